@@ -1,0 +1,17 @@
+from engines.models.engine import Engine, EngineStart, Transition
+from engines.models.host import Host, VllmEnvironment
+from engines.models.operation import Operation, OperationLine, OperationStep
+from engines.models.profile import Profile, Revision
+
+__all__ = [
+    "Engine",
+    "EngineStart",
+    "Host",
+    "Operation",
+    "OperationLine",
+    "OperationStep",
+    "Profile",
+    "Revision",
+    "Transition",
+    "VllmEnvironment",
+]

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from kvadmin.crypto import EncryptedTextField
+
+if TYPE_CHECKING:
+    from kvadmin.models import User
+
+
+class ProfileQuerySet(models.QuerySet["Profile"]):
+    def visible_to(self, user: User) -> ProfileQuerySet:
+        return self if user.may("profile.view") else self.none()
+
+
+class Profile(models.Model):
+    """How to start a model. What is in force is its newest revision."""
+
+    name = models.CharField(_("name"), max_length=100, unique=True)
+    description = models.TextField(_("description"), blank=True, default="")
+    archived_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = ProfileQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def latest(self) -> Revision | None:
+        return self.revisions.order_by("-number").first()
+
+
+class Revision(models.Model):
+    """One saved state of a profile; never changed after it is written.
+
+    ``values`` maps a field's key (engines/vllm/fields.py) to its value; a key that is absent means
+    vLLM's default. ``environment`` is plain variables, ``secret_environment`` a JSON object, encrypted.
+    ``extra_arguments`` is text as the operator wrote it, split by shell rules when used.
+    """
+
+    profile = models.ForeignKey(Profile, on_delete=models.CASCADE, related_name="revisions")
+    number = models.PositiveIntegerField()
+    model = models.CharField(_("model"), max_length=500)
+    served_names = models.JSONField(_("served names"), default=list)
+    values = models.JSONField(default=dict)
+    gpus = models.CharField(_("GPUs to use"), max_length=100, blank=True, default="")
+    environment = models.JSONField(default=dict)
+    secret_environment = EncryptedTextField(blank=True, default="")
+    extra_arguments = models.TextField(_("extra arguments"), blank=True, default="")
+    note = models.CharField(_("what changed"), max_length=300, blank=True, default="")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["profile", "-number"]
+        constraints = [
+            models.UniqueConstraint(fields=["profile", "number"], name="engines_revision_unique_number"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.profile.name} r{self.number}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if self.pk is not None:
+            raise TypeError("A revision is immutable: save a new one.")
+        super().save(*args, **kwargs)
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        return json.loads(self.secret_environment) if self.secret_environment else {}
+
+    @property
+    def served_name(self) -> str:
+        """The name callers use: the first served name, or the model itself."""
+        return self.served_names[0] if self.served_names else self.model

@@ -1,0 +1,53 @@
+"""What can go wrong between kvadmin and a host; each carries a sentence and a remedy."""
+
+from __future__ import annotations
+
+
+class HostError(Exception):
+    """Base. ``code`` is stable; ``remedy`` says what a person can do."""
+
+    code = "host_error"
+
+    def __init__(self, message: str, *, remedy: str = ""):
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+
+class HostUnreachable(HostError):
+    """No connection, or it was cut. Nothing is known about the host; nothing may be concluded."""
+
+    code = "host_unreachable"
+
+
+class CommandTimeout(HostUnreachable):
+    """The command did not answer in time. It may still be running on the host."""
+
+    code = "command_timeout"
+
+
+class SignInRefused(HostError):
+    """The host answered and refused the credentials."""
+
+    code = "sign_in_refused"
+
+
+class HostKeyUnknown(HostError):
+    """First contact: ``offered`` ("type base64") has to be confirmed by a person."""
+
+    code = "host_key_unknown"
+
+    def __init__(self, message: str, *, offered: str, remedy: str = ""):
+        super().__init__(message, remedy=remedy)
+        self.offered = offered
+
+
+class HostKeyChanged(HostError):
+    """The host shows another key than the pinned one: nothing is done on it until a person decides."""
+
+    code = "host_key_changed"
+
+    def __init__(self, message: str, *, pinned: str, offered: str, remedy: str = ""):
+        super().__init__(message, remedy=remedy)
+        self.pinned = pinned
+        self.offered = offered

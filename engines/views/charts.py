@@ -1,0 +1,5 @@
+"""Pages: charts."""
+
+from django.urls import URLPattern
+
+urlpatterns: list[URLPattern] = []

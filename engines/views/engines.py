@@ -1,0 +1,5 @@
+"""Pages: engines."""
+
+from django.urls import URLPattern
+
+urlpatterns: list[URLPattern] = []

@@ -1,0 +1,5 @@
+"""Pages: fleet."""
+
+from django.urls import URLPattern
+
+urlpatterns: list[URLPattern] = []

@@ -1,0 +1,5 @@
+"""Pages: hosts."""
+
+from django.urls import URLPattern
+
+urlpatterns: list[URLPattern] = []

@@ -1,0 +1,5 @@
+"""Pages: operations."""
+
+from django.urls import URLPattern
+
+urlpatterns: list[URLPattern] = []

@@ -1,0 +1,5 @@
+"""Pages: profiles."""
+
+from django.urls import URLPattern
+
+urlpatterns: list[URLPattern] = []

@@ -1,0 +1,1 @@
+"""System checks: what would go wrong later, said before the start."""

@@ -1,0 +1,189 @@
+"""Django's settings, derived from kvadmin.env. Safe by default; nothing here reads os.environ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from csp.constants import NONCE, NONE, SELF  # noqa: F401
+from django.utils.translation import gettext_lazy as _
+
+from kvadmin.env import BASE_DIR, environment
+from kvadmin.services import database_settings, valkey_url
+
+ENV = environment()
+HOME: Path = ENV.home
+
+DEBUG = ENV.debug
+SECRET_KEY = ENV.secret_key
+KVADMIN_DATA_KEYS = [key.strip() for key in ENV.data_keys.split(",") if key.strip()]
+KVADMIN_PEPPER = ENV.pepper
+KVADMIN_POLL_SECONDS = ENV.poll_seconds
+KVADMIN_POLL_SECONDS_MANY = ENV.poll_seconds_many
+
+ALLOWED_HOSTS = [
+    *(name.strip() for name in ENV.allowed_hosts.split(",") if name.strip()),
+    "localhost",
+    "127.0.0.1",
+    "[::1]",
+    *([ENV.bind] if ENV.bind not in {"0.0.0.0", "::", "127.0.0.1"} else []),  # noqa: S104
+]
+_scheme = "https" if ENV.tls else "http"
+CSRF_TRUSTED_ORIGINS = [
+    f"{scheme}://{name}{port}"
+    for name in ALLOWED_HOSTS
+    if "*" not in name
+    for scheme in {_scheme, "https"}
+    for port in ("", f":{ENV.port}")
+]
+
+INSTALLED_APPS = [
+    "kvadmin",
+    "engines",
+    "routes",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "django.forms",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
+    "django_htmx",
+    "django_cotton",
+    "django_filters",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "csp",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "kvadmin.urls"
+ASGI_APPLICATION = "kvadmin.asgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.template.context_processors.i18n",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "csp.context_processors.nonce",
+            ],
+            "loaders": [
+                (
+                    "django.template.loaders.cached.Loader",
+                    [
+                        "django_cotton.cotton_loader.Loader",
+                        "django.template.loaders.filesystem.Loader",
+                        "django.template.loaders.app_directories.Loader",
+                    ],
+                )
+            ],
+            "builtins": ["django_cotton.templatetags.cotton"],
+        },
+    }
+]
+COTTON_DIR = "components"
+FORM_RENDERER = "django.forms.renderers.TemplatesSetting"
+
+DATABASES = {"default": database_settings(ENV)}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+AUTH_USER_MODEL = "kvadmin.User"
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "/"
+
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
+LOCALE_PATHS = [BASE_DIR / "locale"]
+TIME_ZONE = "UTC"
+USE_TZ = True
+
+STATIC_URL = "static/"
+STATIC_ROOT = HOME / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = ENV.tls
+CSRF_COOKIE_SECURE = ENV.tls
+CSRF_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_HTTPONLY = True
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        # the hash of the empty string: Plotly adds an empty <style> and fills it by CSSOM
+        "style-src": [SELF, "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"],
+        "connect-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "form-action": [SELF],
+        "base-uri": [NONE],
+        "frame-ancestors": [NONE],
+        "manifest-src": [SELF],
+    }
+}
+
+CELERY_BROKER_URL = valkey_url(ENV)
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_DEFAULT_QUEUE = "ops"
+CELERY_TASK_ROUTES = {
+    "engines.tasks.poll.*": {"queue": "poll"},
+    "engines.tasks.rollup.*": {"queue": "rollup"},
+}
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 600}
+CELERY_TIMEZONE = "UTC"
+CELERY_BEAT_SCHEDULE = {
+    "reconcile-operations": {
+        "task": "engines.tasks.operations.resume_operations",
+        "schedule": 5.0,
+        "options": {"expires": 10},
+    },
+}
+
+REST_FRAMEWORK = {
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+}
