@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import models
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -77,6 +78,13 @@ class Engine(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("engines:engine_detail", args=[self.pk])
+
+    @property
+    def tone(self) -> str:
+        return EngineState(self.observed).tone
 
     @property
     def base_url(self) -> str:

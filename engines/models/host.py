@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.db import models
+from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
 from engines.choices import HostAuth, HostKind, HostState
@@ -75,6 +76,13 @@ class Host(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("engines:host_detail", args=[self.pk])
+
+    @property
+    def tone(self) -> str:
+        return HostState(self.state).tone
 
     @property
     def is_local(self) -> bool:

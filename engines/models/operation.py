@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import models
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -87,9 +89,23 @@ class Operation(models.Model):
     def __str__(self) -> str:
         return f"{self.get_kind_display()} {self.engine or self.host}"
 
+    def get_absolute_url(self) -> str:
+        return reverse("engines:operation_detail", args=[self.uuid])
+
     @property
     def is_active(self) -> bool:
         return self.state in OPERATION_ACTIVE
+
+    @property
+    def tone(self) -> str:
+        return OperationState(self.state).tone
+
+    @property
+    def duration(self) -> timedelta | None:
+        """How long it has run, or ran; None before it began."""
+        if self.started_at is None:
+            return None
+        return (self.finished_at or timezone.now()) - self.started_at
 
 
 class OperationStep(models.Model):
@@ -112,6 +128,26 @@ class OperationStep(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def label(self) -> str:
+        """The step's name for people, as its flow words it."""
+        from engines.operations.base import flow_for
+
+        for step in flow_for(self.operation.kind).steps:
+            if step.name == self.name:
+                return str(step.label)
+        return self.name
+
+    @property
+    def tone(self) -> str:
+        return StepState(self.state).tone
+
+    @property
+    def duration(self) -> timedelta | None:
+        if self.started_at is None:
+            return None
+        return (self.finished_at or timezone.now()) - self.started_at
 
 
 class OperationLine(models.Model):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.db import models
+from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
 from kvadmin.crypto import EncryptedTextField
@@ -33,6 +34,9 @@ class Profile(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("engines:profile_detail", args=[self.pk])
 
     @property
     def latest(self) -> Revision | None:
