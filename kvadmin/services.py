@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from kvadmin.env import Environment, generated
+from kvadmin.up.places import postgres_place, valkey_socket
 
 
 def database_settings(env: Environment) -> dict[str, Any]:
@@ -16,7 +17,12 @@ def database_settings(env: Environment) -> dict[str, Any]:
         "CONN_HEALTH_CHECKS": True,
     }
     if not env.database_url:
-        return {**common, "NAME": "kvadmin", "USER": "postgres", "HOST": str(env.home / "run/pg")}
+        return {
+            **common,
+            "NAME": "kvadmin",
+            "USER": "postgres",
+            "HOST": str(postgres_place(env.home).sockets),
+        }
     parts = urlsplit(env.database_url)
     query = dict(parse_qsl(parts.query))
     return {
@@ -40,5 +46,8 @@ def valkey_url(env: Environment) -> str:
     """A URL that Celery's Redis transport takes; the embedded server listens on a socket only."""
     if env.valkey_url:
         return env.valkey_url
-    path = env.home / "run" / "valkey" / "valkey.sock"
-    return f"redis+socket://:{quote(valkey_password(env))}@{path}?virtual_host=0"
+    return socket_url(str(valkey_socket(env.home)), valkey_password(env))
+
+
+def socket_url(path: str, password: str) -> str:
+    return f"redis+socket://:{quote(password, safe='')}@{quote(path, safe='/')}?virtual_host=0"

@@ -1,5 +1,19 @@
-"""Fixtures for every test."""
+"""Fixtures for every test. Its first lines run before Django reads its settings."""
 
-from tests.support.people import administrator, operator, outsider, viewer
+import os
+
+import django
+
+from tests.support import services
+
+services.begin()
+os.environ["DJANGO_SETTINGS_MODULE"] = "kvadmin.settings"
+django.setup()
+
+from tests.support.people import administrator, operator, outsider, viewer  # noqa: E402
 
 __all__ = ["administrator", "operator", "outsider", "viewer"]
+
+
+def pytest_unconfigure() -> None:
+    services.finish()
