@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest
+from typing import Any
 
+from django.http import HttpRequest
+from django.utils.functional import SimpleLazyObject
+from django.utils.translation import gettext as _
+
+from kvadmin.models.user import Theme
+from kvadmin.navigation import sections_for
 from kvadmin.policies import allows
 
 
@@ -19,3 +25,34 @@ class May:
 
 def may(request: HttpRequest) -> dict[str, May]:
     return {"may": May(request)}
+
+
+def _exposure() -> str:
+    """The sentence that warns of an exposed console, or nothing."""
+    try:
+        from kvadmin.exposure import exposure_warning
+    except ImportError:
+        return ""
+    return str(exposure_warning() or "")
+
+
+def frame(request: HttpRequest) -> dict[str, Any]:
+    """``theme``, ``sections`` of the sidebar, ``exposure`` and the words that modules say."""
+    user = getattr(request, "user", None)
+    signed_in = bool(user is not None and user.is_authenticated)
+    return {
+        "theme": user.theme if signed_in else Theme.SYSTEM,
+        "themes": Theme.choices,
+        "sections": SimpleLazyObject(lambda: sections_for(user, request.path) if signed_in else []),
+        "exposure": SimpleLazyObject(_exposure),
+        "words": {
+            "copied": _("Copied"),
+            "copy_failed": _("Could not copy: select the text and copy it by hand."),
+            "s": _("%(n)d s ago").replace("%(n)d", "#"),
+            "min": _("%(n)d min ago").replace("%(n)d", "#"),
+            "h": _("%(n)d h ago").replace("%(n)d", "#"),
+            "d": _("%(n)d d ago").replace("%(n)d", "#"),
+            "offline": _("The console does not answer. What you see may be old."),
+            "no_results": _("Nothing found."),
+        },
+    }

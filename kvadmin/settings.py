@@ -17,6 +17,7 @@ DEBUG = ENV.debug
 SECRET_KEY = ENV.secret_key
 KVADMIN_DATA_KEYS = [key.strip() for key in ENV.data_keys.split(",") if key.strip()]
 KVADMIN_PEPPER = ENV.pepper
+KVADMIN_TRUSTED_PROXIES = [cidr.strip() for cidr in ENV.trusted_proxies.split(",") if cidr.strip()]
 KVADMIN_POLL_SECONDS = ENV.poll_seconds
 KVADMIN_POLL_SECONDS_MANY = ENV.poll_seconds_many
 
@@ -92,6 +93,7 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "csp.context_processors.nonce",
                 "kvadmin.context.may",
+                "kvadmin.context.frame",
             ],
             "loaders": [
                 (
@@ -124,6 +126,7 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ]
+CSRF_FAILURE_VIEW = "kvadmin.views.base.csrf_failure"
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "/"
 

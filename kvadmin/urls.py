@@ -1,7 +1,9 @@
 from django.urls import include, path
 
 urlpatterns = [
+    path("", include("kvadmin.views.urls")),
     path("account/", include("allauth.urls")),
-    path("i18n/", include("django.conf.urls.i18n")),
     path("", include("engines.urls")),
 ]
+
+handler403 = "kvadmin.views.base.permission_denied"
