@@ -68,7 +68,7 @@ def entries_for(user: User) -> Iterable[tuple[Entry, str]]:
 
 def sections_for(user: User, path: str) -> list[tuple[Any, list[Link]]]:
     """The sidebar for a user on a page; sections without an entry are left out."""
-    allowed = {entry: url for entry, url in entries_for(user)}
+    allowed = dict(entries_for(user))
     urls = [url for url in allowed.values() if (path == url if url == "/" else path.startswith(url))]
     current = max(urls, key=len, default=None)
     found = []

@@ -85,11 +85,7 @@ def ago(value: datetime | None) -> str:
         return "–"
     seconds = int((timezone.now() - value).total_seconds())
     sign, size = seconds < 0, abs(seconds)
-    for limit, unit in ((60, 1), (3600, 60), (86400, 3600)):
-        if size < limit:
-            break
-    else:
-        unit = 86400
+    unit = 1 if size < 60 else 60 if size < 3600 else 3600 if size < 86400 else 86400
     words = {
         1: (_("%(n)d s ago"), _("in %(n)d s")),
         60: (_("%(n)d min ago"), _("in %(n)d min")),
