@@ -8,6 +8,7 @@ from django.db import models
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
+from engines.vllm.spec import ServeSpec
 from kvadmin.crypto import EncryptedTextField
 
 if TYPE_CHECKING:
@@ -83,6 +84,19 @@ class Revision(models.Model):
     @property
     def secrets(self) -> dict[str, str]:
         return json.loads(self.secret_environment) if self.secret_environment else {}
+
+    @property
+    def spec(self) -> ServeSpec:
+        """What to start, with secrets: for building a command or an environment, never for a page."""
+        return ServeSpec(
+            model=self.model,
+            served_names=tuple(self.served_names),
+            values=dict(self.values),
+            gpus=self.gpus,
+            environment=dict(self.environment),
+            secrets=self.secrets,
+            extra_arguments=self.extra_arguments,
+        )
 
     @property
     def served_name(self) -> str:

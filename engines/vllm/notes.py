@@ -1,0 +1,63 @@
+"""Sentences about what an operator entered, from pure code.
+
+``message`` and ``remedy`` are message ids (English); whoever shows them translates and fills in
+``params``. ``gettext_noop`` only marks a string for the catalogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+def gettext_noop(message: str) -> str:
+    return message
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True)
+class Note:
+    """One sentence. ``field`` is the key of the input it belongs to, "" for all of them together."""
+
+    severity: Severity
+    code: str
+    message: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    field: str = ""
+    remedy: str = ""
+
+    def text(self, translate: Callable[[str], str] = str) -> str:
+        """The sentence with its remedy, translated and filled in."""
+        parts = [translate(part) % self.params for part in (self.message, self.remedy) if part]
+        return " ".join(parts)
+
+
+class Unreadable(ValueError):
+    """Input that cannot be used at all; ``note`` says why."""
+
+    def __init__(self, note: Note):
+        super().__init__(note.text())
+        self.note = note
+
+
+def error(code: str, message: str, *, field: str = "", remedy: str = "", **params: Any) -> Note:
+    return Note(Severity.ERROR, code, message, params, field, remedy)
+
+
+def warning(code: str, message: str, *, field: str = "", remedy: str = "", **params: Any) -> Note:
+    return Note(Severity.WARNING, code, message, params, field, remedy)
+
+
+def info(code: str, message: str, *, field: str = "", remedy: str = "", **params: Any) -> Note:
+    return Note(Severity.INFO, code, message, params, field, remedy)
+
+
+def errors_of(notes: Iterable[Note]) -> list[Note]:
+    return [note for note in notes if note.severity is Severity.ERROR]
