@@ -1,1 +1,29 @@
 """System checks: what would go wrong later, said before the start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Tags, Warning, register
+
+from kvadmin.exposure import exposure_warning
+
+
+@register(Tags.security)
+def check_exposure(**kwargs: Any) -> list[CheckMessage]:
+    text = exposure_warning()
+    return [Warning(str(text), id="kvadmin.W001")] if text else []
+
+
+@register(Tags.security)
+def check_debug(**kwargs: Any) -> list[CheckMessage]:
+    if not settings.DEBUG:
+        return []
+    return [
+        Warning(
+            "KVADMIN_DEBUG is on: an error page shows settings and source to whoever meets it.",
+            hint="Leave KVADMIN_DEBUG out, except on a developer's own machine.",
+            id="kvadmin.W002",
+        )
+    ]

@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import quote
 
+from kvadmin import serviceurls
 from kvadmin.env import Environment, generated
 from kvadmin.up.places import postgres_place, valkey_socket
 
 
-def database_settings(env: Environment) -> dict[str, Any]:
-    """Django's DATABASES entry."""
-    common = {
-        "ENGINE": "django.db.backends.postgresql",
-        "CONN_MAX_AGE": 60,
-        "CONN_HEALTH_CHECKS": True,
-    }
-    if not env.database_url:
-        return {
-            **common,
-            "NAME": "kvadmin",
-            "USER": "postgres",
-            "HOST": str(postgres_place(env.home).sockets),
-        }
-    parts = urlsplit(env.database_url)
-    query = dict(parse_qsl(parts.query))
+def database_settings(env: Environment, *, pool: int = 0) -> dict[str, Any]:
+    """Django's DATABASES entry. With ``pool`` > 0 that many connections are shared by all threads:
+    the console answers each request on a thread of its own, where a kept connection would be lost."""
+    place = (
+        serviceurls.database_settings(env.database_url)
+        if env.database_url
+        else {"NAME": "kvadmin", "USER": "postgres", "HOST": str(postgres_place(env.home).sockets)}
+    )
+    options = {**place.get("OPTIONS", {})}
+    if pool:
+        options["pool"] = {"min_size": 1, "max_size": pool, "timeout": 10}
     return {
-        **common,
-        "NAME": unquote(parts.path.lstrip("/")),
-        "USER": unquote(parts.username or ""),
-        "PASSWORD": unquote(parts.password or ""),
-        "HOST": query.pop("host", "") or unquote(parts.hostname or ""),
-        "PORT": str(parts.port or ""),
-        "OPTIONS": query,
+        **place,
+        "ENGINE": "django.db.backends.postgresql",
+        "OPTIONS": options,
+        "CONN_MAX_AGE": 0 if pool else 60,
+        "CONN_HEALTH_CHECKS": True,
     }
 
 
 def valkey_password(env: Environment) -> str:
-    import secrets
-
     return generated(env.home, "valkey_password", lambda: secrets.token_urlsafe(32))
 
 

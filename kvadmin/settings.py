@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
-from csp.constants import NONCE, NONE, SELF  # noqa: F401
+from csp.constants import NONE, SELF
 from django.utils.translation import gettext_lazy as _
 
 from kvadmin.env import BASE_DIR, environment
+from kvadmin.forwarded import SCHEME_KEY
+from kvadmin.logs import logging_settings
 from kvadmin.services import database_settings, valkey_url
 
 ENV = environment()
 HOME: Path = ENV.home
+#: set by kvadmin.asgi: the console shares its connections, other processes keep one for each thread
+IN_CONSOLE = "kvadmin.asgi" in sys.modules
+CONSOLE_CONNECTIONS = 20
 
 DEBUG = ENV.debug
 SECRET_KEY = ENV.secret_key
 KVADMIN_DATA_KEYS = [key.strip() for key in ENV.data_keys.split(",") if key.strip()]
 KVADMIN_PEPPER = ENV.pepper
-KVADMIN_TRUSTED_PROXIES = [cidr.strip() for cidr in ENV.trusted_proxies.split(",") if cidr.strip()]
+KVADMIN_TRUSTED_PROXIES = [str(network) for network in ENV.proxies]
+KVADMIN_EXPOSED = ENV.exposed
 KVADMIN_POLL_SECONDS = ENV.poll_seconds
 KVADMIN_POLL_SECONDS_MANY = ENV.poll_seconds_many
 
@@ -64,6 +71,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "kvadmin.middleware.Forwarded",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -91,7 +99,6 @@ TEMPLATES = [
                 "django.template.context_processors.i18n",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "csp.context_processors.nonce",
                 "kvadmin.context.may",
                 "kvadmin.context.frame",
             ],
@@ -112,7 +119,7 @@ TEMPLATES = [
 COTTON_DIR = "components"
 FORM_RENDERER = "django.forms.renderers.TemplatesSetting"
 
-DATABASES = {"default": database_settings(ENV)}
+DATABASES = {"default": database_settings(ENV, pool=CONSOLE_CONNECTIONS if IN_CONSOLE else 0)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTH_USER_MODEL = "kvadmin.User"
@@ -130,6 +137,22 @@ CSRF_FAILURE_VIEW = "kvadmin.views.base.csrf_failure"
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "/"
 
+if ENV.oidc:
+    SOCIALACCOUNT_PROVIDERS = {
+        "openid_connect": {
+            "OAUTH_PKCE_ENABLED": True,
+            "APPS": [
+                {
+                    "provider_id": "oidc",
+                    "name": ENV.oidc_name,
+                    "client_id": ENV.oidc_client_id,
+                    "secret": ENV.oidc_client_secret,
+                    "settings": {"server_url": ENV.oidc_server_url},
+                }
+            ],
+        }
+    }
+
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
 LOCALE_PATHS = [BASE_DIR / "locale"]
@@ -140,14 +163,21 @@ STATIC_URL = "static/"
 STATIC_ROOT = HOME / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 
+# A request that came over TLS, here or at a trusted proxy, gets secure cookies from
+# kvadmin.middleware.Forwarded; a proxy's plain neighbour on loopback can still sign in.
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = ENV.tls
+SESSION_COOKIE_AGE = 7 * 24 * 3600
 CSRF_COOKIE_SECURE = ENV.tls
 CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_HTTPONLY = True
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if ENV.tls or ENV.proxies else 0
+SECURE_PROXY_SSL_HEADER = (SCHEME_KEY, "https")
+DATA_UPLOAD_MAX_MEMORY_SIZE = 5 << 20
 X_FRAME_OPTIONS = "DENY"
 
 CONTENT_SECURITY_POLICY = {
@@ -191,3 +221,7 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
 }
+
+LOGGING_CONFIG = "kvadmin.logs.configure"
+LOGGING = logging_settings(ENV)
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
