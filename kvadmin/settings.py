@@ -218,8 +218,36 @@ CELERY_BEAT_SCHEDULE = {
 }
 
 REST_FRAMEWORK = {
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "kvadmin.api.authentication.TokenAuthentication",
+        "kvadmin.api.authentication.BrowserSession",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["kvadmin.api.permissions.MayDo"],
+    "DEFAULT_THROTTLE_CLASSES": ["kvadmin.api.throttling.TokenThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["kvadmin.api.parsers.StrictJSONParser"],
+    "DEFAULT_PAGINATION_CLASS": "kvadmin.api.pagination.KeysetPagination",
+    "DEFAULT_FILTER_BACKENDS": ["kvadmin.api.filters.ListFilter"],
+    "DEFAULT_SCHEMA_CLASS": "kvadmin.api.schema.ManageSchema",
+    "DEFAULT_METADATA_CLASS": None,
+    "EXCEPTION_HANDLER": "kvadmin.api.problems.exception_handler",
+    "URL_FORMAT_OVERRIDE": None,
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+#: calls of one management token (or one person's browser) in one console process
+KVADMIN_API_RATES = {"read": "1200/min", "write": "300/min"}
+
+SPECTACULAR_SETTINGS = {
+    "TITLE": "kvadmin management API",
+    "DESCRIPTION": "Everything the console does, for scripts. Errors are problem details (RFC 9457).",
+    "VERSION": "v1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": r"/api/manage/v1",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {
+        "TokenScopeEnum": "kvadmin.models.token.TokenScope",
+        "RoleEnum": "kvadmin.policies.Role",
+    },
 }
 
 LOGGING_CONFIG = "kvadmin.logs.configure"

@@ -10,6 +10,11 @@ services.begin()
 os.environ["DJANGO_SETTINGS_MODULE"] = "kvadmin.settings"
 django.setup()
 
+from django.conf import settings  # noqa: E402
+
+# a real hash takes a third of a second for each of the people below
+settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
 from tests.support.people import administrator, operator, outsider, viewer  # noqa: E402
 
 __all__ = ["administrator", "operator", "outsider", "viewer"]

@@ -1,0 +1,3 @@
+"""kvadmin's own version."""
+
+VERSION = "0.1.0"
