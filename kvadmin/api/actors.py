@@ -5,6 +5,7 @@ from __future__ import annotations
 from rest_framework.request import Request
 
 from kvadmin.actions import Actor
+from kvadmin.clientip import client_ip
 from kvadmin.models import ManagementToken
 
 
@@ -13,6 +14,6 @@ def actor_of_call(request: Request) -> Actor:
     return Actor(
         user=request.user,
         source="api",
-        ip=request.META.get("REMOTE_ADDR") or None,
+        ip=client_ip(request),
         token_id=request.auth.pk if isinstance(request.auth, ManagementToken) else None,
     )

@@ -50,3 +50,7 @@ class ManagementToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.PREFIX}{self.public_id}…)"
+
+    @property
+    def expired(self) -> bool:
+        return self.expires_at is not None and self.expires_at <= timezone.now()

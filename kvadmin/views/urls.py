@@ -1,4 +1,4 @@
-from kvadmin.views import account, preferences, search
+from kvadmin.views import account, preferences, search, tokens
 
 app_name = "kvadmin"
 
@@ -6,4 +6,5 @@ urlpatterns = [
     *account.urlpatterns,
     *preferences.urlpatterns,
     *search.urlpatterns,
+    *tokens.urlpatterns,
 ]
