@@ -10,10 +10,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path
 from django.utils import timezone
-from django.utils.decorators import method_decorator
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
-from django.views.decorators.cache import never_cache
 
 from kvadmin.actions import ActionError
 from kvadmin.actions.issue_token import IssuedToken, IssueToken
@@ -58,7 +56,6 @@ class TokenList(PermissionView):
     def get(self, request: HttpRequest) -> HttpResponse:
         return self._page(request, TokenForm())
 
-    @method_decorator(never_cache)
     def post(self, request: HttpRequest) -> HttpResponse:
         form = TokenForm(request.POST)
         issued = self._issue(request, form) if form.is_valid() else None

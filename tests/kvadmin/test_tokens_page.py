@@ -19,7 +19,7 @@ def test_it_shows_a_new_token_once(client, viewer):
     client.force_login(viewer)
     response = client.post(PAGE, {"name": "nightly", "scope": "write", "days": "30"})
     assert response.status_code == 200
-    assert response["Cache-Control"] == "no-store"
+    assert "no-store" in response["Cache-Control"]
     text = unescape(response.content.decode())
     secret = re.search(r"kvm_[0-9a-f]{16}_[\w-]{43}", text).group()
     assert f'curl -H "Authorization: Bearer {secret}" http://testserver/api/manage/v1/' in text
@@ -40,7 +40,7 @@ def test_it_keeps_what_was_typed_when_something_is_wrong(client, viewer):
 
 def test_it_revokes(client, viewer):
     client.force_login(viewer)
-    issued = IssueToken(Actor(), user=viewer, name="nightly").run()
+    issued = IssueToken(Actor(), user=viewer, name="zebra").run()
     response = client.post(f"{PAGE}{issued.token.pk}/revoke/", follow=True)
     assert "is revoked" in response.content.decode()
     issued.token.refresh_from_db()
@@ -48,10 +48,10 @@ def test_it_revokes(client, viewer):
 
 
 def test_nobody_revokes_another_ones_token(client, viewer, administrator):
-    issued = IssueToken(Actor(), user=viewer, name="nightly").run()
+    issued = IssueToken(Actor(), user=viewer, name="zebra").run()
     client.force_login(administrator)
     assert client.post(f"{PAGE}{issued.token.pk}/revoke/").status_code == 404
-    assert "nightly" not in client.get(PAGE).content.decode()
+    assert "zebra" not in client.get(PAGE).content.decode()
 
 
 @pytest.mark.parametrize("person", ["administrator", "operator", "viewer", "outsider"])
