@@ -87,6 +87,13 @@ class Environment(BaseSettings):
     poll_seconds_many: float = setting(
         15, "KVADMIN_POLL_SECONDS_MANY", "a number of seconds between 1 and 3600", ge=1, le=3600
     )
+    keep_raw_h: int = setting(48, "KVADMIN_KEEP_RAW_H", "a number of hours, 2 or more", ge=2, le=8784)
+    keep_minutes_d: int = setting(
+        30, "KVADMIN_KEEP_MINUTES_D", "a number of days between 1 and 400", ge=1, le=400
+    )
+    keep_hours_d: int = setting(
+        400, "KVADMIN_KEEP_HOURS_D", "a number of days between 31 and 4000", ge=31, le=4000
+    )
     torch_index: str = setting(
         "", "KVADMIN_TORCH_INDEX", "the address of an index with PyTorch's CPU wheels, or their folder"
     )

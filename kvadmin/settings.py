@@ -27,6 +27,9 @@ KVADMIN_TRUSTED_PROXIES = [str(network) for network in ENV.proxies]
 KVADMIN_EXPOSED = ENV.exposed
 KVADMIN_POLL_SECONDS = ENV.poll_seconds
 KVADMIN_POLL_SECONDS_MANY = ENV.poll_seconds_many
+KVADMIN_KEEP_RAW_H = ENV.keep_raw_h
+KVADMIN_KEEP_MINUTES_D = ENV.keep_minutes_d
+KVADMIN_KEEP_HOURS_D = ENV.keep_hours_d
 
 ALLOWED_HOSTS = [
     *(name.strip() for name in ENV.allowed_hosts.split(",") if name.strip()),
@@ -214,6 +217,16 @@ CELERY_BEAT_SCHEDULE = {
         "task": "engines.tasks.operations.resume_operations",
         "schedule": 5.0,
         "options": {"expires": 10},
+    },
+    "roll-up-samples": {
+        "task": "engines.tasks.rollup.roll_up_samples",
+        "schedule": 15.0,
+        "options": {"expires": 15},
+    },
+    "keep-partitions": {
+        "task": "engines.tasks.rollup.keep_partitions",
+        "schedule": 1800.0,
+        "options": {"expires": 1800},
     },
 }
 
