@@ -82,6 +82,10 @@ class Revision(models.Model):
         super().save(*args, **kwargs)
 
     @property
+    def author(self) -> str:
+        return self.created_by.get_username() if self.created_by is not None else "kvadmin"
+
+    @property
     def secrets(self) -> dict[str, str]:
         return json.loads(self.secret_environment) if self.secret_environment else {}
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engines.vllm import catalog
-from engines.vllm.fields import fields_by_flag
+from engines.vllm.fields import Field, fields, fields_by_flag
 from engines.vllm.masking import SECRET_FLAGS, find_secret, is_secret_name
 from engines.vllm.notes import Note, error, gettext_noop, warning
 from engines.vllm.shellwords import split_words
@@ -183,7 +183,7 @@ def _own_flag(written: str, flag: str) -> Note:
 
 
 def _check_double(argument: Argument, values: Mapping[str, Any], seen: Mapping[str, str]) -> Note | None:
-    field = fields_by_flag().get(argument.flag)
+    field = fields_by_flag().get(argument.flag) or _begun(argument, values)
     if field is not None and values.get(field.key) is not None:
         return error(
             "double_flag",
@@ -207,6 +207,15 @@ def _check_double(argument: Argument, values: Mapping[str, Any], seen: Mapping[s
             flag=argument.written,
         )
     return None
+
+
+def _begun(argument: Argument, values: Mapping[str, Any]) -> Field | None:
+    """A field in use that the flag is a beginning of: some release may take the one for the other."""
+    name = argument.written.replace("_", "-")
+    candidates = (
+        [] if argument.flag or len(name) < 4 else [fields()[key] for key in values if key in fields()]
+    )
+    return next((field for field in candidates if field.flag.startswith(name)), None)
 
 
 def _check_known(argument: Argument) -> Note | None:

@@ -424,6 +424,8 @@ FIELDS = (
         "tuning",
         N_("Seed"),
         N_("Makes random choices repeatable."),
+        minimum=-(2**63),
+        maximum=2**63 - 1,
     ),
     # older
     Field(

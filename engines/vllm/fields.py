@@ -219,8 +219,10 @@ def _read_json(field: Field, raw: Any) -> Any:
 
 
 def _check_json(field: Field, value: Any) -> Any:
-    if value is None or (isinstance(value, dict | list | int) and not isinstance(value, bool)):
-        return value
+    if value is None:
+        return None
+    if isinstance(value, dict | list | int) and not isinstance(value, bool):
+        return _check_storable(field, value)
     raise Unreadable(
         error(
             "not_json_object",
@@ -233,21 +235,43 @@ def _check_json(field: Field, value: Any) -> Any:
     )
 
 
+def _check_storable(field: Field, value: Any) -> Any:
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except ValueError:
+        text = "\\u0000"
+    if "\\u0000" in text:
+        raise _control_character(field)
+    return value
+
+
 def _refuse_constant(name: str) -> float:
     raise ValueError(name)
 
 
-def _read_text(field: Field, text: str) -> str:
-    if any(ord(character) < 32 and character not in "\n\t" for character in text):
-        raise Unreadable(
-            error(
-                "control_character",
-                gettext_noop("%(flag)s holds a control character."),
-                remedy=gettext_noop("Type the value again instead of pasting it."),
-                field=field.key,
-                flag=field.flag,
-            )
+def is_surrogate(character: str) -> bool:
+    """Half a character: it can be neither stored nor passed on."""
+    return "\ud800" <= character <= "\udfff"
+
+
+def _control_character(field: Field) -> Unreadable:
+    return Unreadable(
+        error(
+            "control_character",
+            gettext_noop("%(flag)s holds a control character or a value that cannot be stored."),
+            remedy=gettext_noop("Type the value again instead of pasting it."),
+            field=field.key,
+            flag=field.flag,
         )
+    )
+
+
+def _read_text(field: Field, text: str) -> str:
+    if any(
+        (ord(character) < 32 and character not in "\n\t") or is_surrogate(character) for character in text
+    ):
+        raise _control_character(field)
     return text
 
 

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field
 
 from engines.vllm import catalog
+from engines.vllm.fields import is_surrogate
 from engines.vllm.notes import Note, error, gettext_noop, info, warning
 
 _CURLY_DOUBLE = "“”„‟″＂«»"
@@ -63,6 +64,20 @@ class _Splitter:
         self.said: set[str] = set()
 
     def run(self) -> Split:
+        bad = next(
+            (at for at, letter in enumerate(self.text) if letter == "\0" or is_surrogate(letter)), None
+        )
+        if bad is not None:
+            self.say(
+                error(
+                    "unusable_character",
+                    gettext_noop("Line %(line)d, column %(column)d holds a character no argument can hold."),
+                    remedy=gettext_noop("Type the text again instead of pasting it."),
+                    field=self.field,
+                    **self.place(bad),
+                )
+            )
+            return self.result
         while self.position < len(self.text):
             if not self.step():
                 self.end_word()
@@ -128,17 +143,6 @@ class _Splitter:
 
     def step(self) -> bool:
         character = self.text[self.position]
-        if character == "\0":
-            self.say(
-                error(
-                    "nul_character",
-                    gettext_noop("Line %(line)d, column %(column)d holds a NUL character."),
-                    remedy=gettext_noop("Type the text again instead of pasting it."),
-                    field=self.field,
-                    **self.place(self.position),
-                )
-            )
-            return False
         if character in " \n" or character in _BLANKS:
             if character in _BLANKS and character != "\t":
                 self.mended("blanks_mended", gettext_noop("A special blank was read as a plain one."))

@@ -97,6 +97,9 @@ class Action(Generic[T]):
     before: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
     after: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
+    #: False after an ``execute`` that found nothing to change: such a run leaves no audit row
+    changed: bool = field(default=True, init=False, repr=False)
+
     def subject(self) -> models.Model | None:
         """The object that is acted on, for permission and audit; None while it does not exist."""
         return None
@@ -125,6 +128,8 @@ class Action(Generic[T]):
         self.check()
         with transaction.atomic():
             result = self.execute()
+            if not self.changed:
+                return result
             subject = self.subject()
             if subject is None and isinstance(result, models.Model):
                 subject = result

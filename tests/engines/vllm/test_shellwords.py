@@ -144,5 +144,6 @@ def test_it_leaves_comments_out():
     assert "comment_left_out" in {note.code for note in split.notes}
 
 
-def test_it_refuses_a_nul():
-    assert "nul_character" in codes("--a 1\0 2")
+@pytest.mark.parametrize("text", ["--a 1\0 2", "--a '\0'", '--a "\ud800"'])
+def test_it_refuses_what_no_argument_can_hold(text):
+    assert codes(text) == {"unusable_character"}
