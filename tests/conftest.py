@@ -16,8 +16,19 @@ from django.conf import settings  # noqa: E402
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 from tests.support.people import administrator, operator, outsider, viewer  # noqa: E402
+from tests.support.sshd import _shared_sshd, full_disk, ssh_users, sshd, start_sshd  # noqa: E402
 
-__all__ = ["administrator", "operator", "outsider", "viewer"]
+__all__ = [
+    "_shared_sshd",
+    "administrator",
+    "full_disk",
+    "operator",
+    "outsider",
+    "ssh_users",
+    "sshd",
+    "start_sshd",
+    "viewer",
+]
 
 
 def pytest_unconfigure() -> None:

@@ -51,3 +51,33 @@ class HostKeyChanged(HostError):
         super().__init__(message, remedy=remedy)
         self.pinned = pinned
         self.offered = offered
+
+
+class HostKeyUnusable(HostError):
+    """The private key kept for the host cannot be used: wrong passphrase, unsupported, not a key."""
+
+    code = "private_key_unusable"
+
+
+class HostShellUnusable(HostError):
+    """The sign-in worked, but no POSIX shell ran: a restricted account, a login shell that ends at once."""
+
+    code = "host_shell_unusable"
+
+
+class HostDiskFull(HostError):
+    """The host had no space left for a file; nothing of it was left behind."""
+
+    code = "host_disk_full"
+
+
+class HostFileMissing(HostError):
+    """There is no such file on the host."""
+
+    code = "host_file_missing"
+
+
+class HostFileDenied(HostError):
+    """The user signed in as may not read or write that file on the host."""
+
+    code = "host_file_denied"

@@ -15,11 +15,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """What a script did: exit status, and its output as text (UTF-8, bad bytes replaced)."""
+    """What a script did: exit status, and its output as text (UTF-8, bad bytes replaced).
+
+    ``truncated``: more than 8 MiB came on one of the streams, and the rest of it was dropped.
+    """
 
     status: int
     stdout: str
     stderr: str
+    truncated: bool = False
 
 
 class Session(Protocol):
@@ -28,7 +32,12 @@ class Session(Protocol):
     def run(
         self, script: str, *, args: Sequence[str] = (), stdin: bytes = b"", timeout_s: float = 30
     ) -> Result:
-        """Run a POSIX sh script with ``args`` as $1, $2, … whatever the login shell is."""
+        """Run a POSIX sh script with ``args`` as $1, $2, … whatever the login shell is.
+
+        Script, arguments and ``stdin`` do not appear in the host's process list. The home folder is
+        the working directory, LC_ALL is C. After ``timeout_s`` the script's process group is ended on
+        the host and CommandTimeout raised; what the script started with setsid lives on.
+        """
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         """Up to ``length`` bytes of a file from ``offset``; fewer at its end, none past it."""
@@ -44,5 +53,14 @@ class Session(Protocol):
 
 
 def session_for(host: Host) -> Session:
-    """A connection to the host; raises HostError when it cannot be had."""
-    raise NotImplementedError
+    """A connection to the host; raises HostError when it cannot be had.
+
+    Connections over SSH are pooled in this process: closing a session gives it back.
+    """
+    from engines.ssh.local import local_session
+
+    if host.is_local:
+        return local_session()
+    from engines.ssh.pool import ssh_session
+
+    return ssh_session(host)
