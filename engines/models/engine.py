@@ -94,6 +94,20 @@ class Engine(models.Model):
             address = f"[{address}]"
         return f"http://{address}:{self.port}"
 
+    @property
+    def pending_changes(self) -> list[str]:
+        """Settings in which the engine differs from its running start: what a restart would change."""
+        start = self.current_start
+        if start is None or start.ended_at is not None or start.launched_at is None:
+            return []
+        words = list(start.command)
+        changed = []
+        if start.revision_id != self.revision_id:
+            changed.append("revision")
+        if self.environment is not None and words and self.environment.executable not in {"", words[0]}:
+            changed.append("environment")
+        return changed
+
     def move(
         self,
         to: EngineState,

@@ -1,0 +1,68 @@
+"""What the present state of an engine allows, in sentences."""
+
+from __future__ import annotations
+
+from django.utils.translation import gettext as _
+
+from engines.choices import DesiredState, EngineState, HostState
+from engines.models import Engine, Host
+from engines.states import touch_engine
+from kvadmin.actions import Conflict
+
+
+def refuse(engine: Engine, *, unless: tuple[EngineState, ...]) -> None:
+    """Conflict when the engine's present state is none of ``unless``."""
+    engine.refresh_from_db(fields=["observed", "desired"])
+    state = EngineState(engine.observed)
+    if state in unless:
+        return
+    name = {"engine": engine.name, "state": state.label}
+    sentence, remedy = {
+        EngineState.STOPPED: (_("%(engine)s is stopped."), _("Start it first.")),
+        EngineState.FAILED: (_("%(engine)s has failed and does not run."), _("Start it again.")),
+        EngineState.STARTING: (
+            _("%(engine)s is being started."),
+            _("Wait until it is ready, or cancel the start."),
+        ),
+        EngineState.LOADING: (
+            _("%(engine)s is loading its model."),
+            _("Wait until it is ready, or cancel the start."),
+        ),
+        EngineState.READY: (_("%(engine)s runs already."), _("Stop or restart it instead.")),
+        EngineState.DRAINING: (
+            _("%(engine)s is being drained."),
+            _("Wait until it has stopped, or cancel the drain."),
+        ),
+        EngineState.STOPPING: (_("%(engine)s is being stopped."), _("Wait until it has stopped.")),
+        EngineState.UNREACHABLE: (
+            _("%(engine)s cannot be reached: whether it runs is not known."),
+            _("Bring its host back first; kvadmin then finds out by itself."),
+        ),
+    }[state]
+    raise Conflict(sentence % name, code=f"engine_{state.value}", remedy=remedy)
+
+
+def refuse_blocked_host(host: Host) -> None:
+    """Conflict while nothing may be done on the host: its key is not confirmed, or has changed."""
+    if host.is_local:
+        return
+    if host.state == HostState.BLOCKED:
+        raise Conflict(
+            _("The host shows another key than the confirmed one; nothing is done on it."),
+            code="host_key_changed",
+            remedy=_("Find out why on the host's page, then confirm the new key or repair the host."),
+        )
+    if not host.host_key:
+        raise Conflict(
+            _("The host's key is not confirmed yet."),
+            code="host_key_unknown",
+            remedy=_("Compare and confirm its fingerprint on the host's page."),
+        )
+
+
+def set_desired(engine: Engine, desired: DesiredState) -> None:
+    """Compare-and-set what the engine should be."""
+    changed = Engine.objects.filter(pk=engine.pk).exclude(desired=desired).update(desired=desired)
+    engine.desired = desired
+    if changed:
+        touch_engine(engine.pk)

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from django.utils.translation import gettext as _
+
+from engines.actions.create_engine import picture
+from engines.choices import EngineState, Launcher
+from engines.models import Engine
+from kvadmin.actions import Action, Conflict
+
+
+@dataclass
+class RemoveEngine(Action[None]):
+    """Forget an engine with its starts, operations and samples; its folder on the host stays.
+
+    Only at rest. An adopted engine may be forgotten while it runs: it goes on without kvadmin.
+    ``forget`` does the same for one whose host cannot be reached any more.
+    """
+
+    verb: ClassVar[str] = "engine.remove"
+    permission: ClassVar[str] = "engine.change"
+
+    engine: Engine
+    forget: bool = False
+
+    def subject(self) -> Engine:
+        return self.engine
+
+    def check(self) -> None:
+        engine = self.engine
+        active = engine.operations.active().first()
+        if active is not None:
+            raise Conflict(
+                _("%(what)s is still under way.") % {"what": active},
+                code="operation_active",
+                remedy=_("Wait until it ends, or cancel it first."),
+            )
+        start = engine.current_start
+        if start is not None and start.launcher == Launcher.ADOPTED:
+            return
+        if self.forget and engine.observed == EngineState.UNREACHABLE:
+            return
+        at_rest = engine.observed in {EngineState.STOPPED, EngineState.FAILED}
+        if not at_rest or (start is not None and start.ended_at is None):
+            raise Conflict(
+                _("%(engine)s is not stopped: its processes would stay on the host.")
+                % {"engine": engine.name},
+                code="engine_running",
+                remedy=_("Stop it first."),
+            )
+
+    def execute(self) -> None:
+        engine = self.engine
+        self.before = {**picture(engine), "state": engine.observed, "forgotten": self.forget}
+        pk = engine.pk
+        engine.delete()
+        # the audit row names what is gone
+        engine.pk = pk

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+from uuid import UUID
+
+from django.utils.translation import gettext as _
+
+from engines.actions.engine_states import refuse, refuse_blocked_host, set_desired
+from engines.choices import DesiredState, EngineState, OperationKind
+from engines.models import Engine, Operation
+from engines.operations.begin import begin_operation
+from kvadmin.actions import Action, Conflict
+
+
+@dataclass
+class RestartEngine(Action[Operation]):
+    """Stop an engine and start it with its present settings, as one operation."""
+
+    verb: ClassVar[str] = "engine.restart"
+    permission: ClassVar[str] = "engine.operate"
+
+    engine: Engine
+    override: list[str] = field(default_factory=list)
+    batch: UUID | None = None
+
+    def subject(self) -> Engine:
+        return self.engine
+
+    def check(self) -> None:
+        engine = self.engine
+        refuse_blocked_host(engine.host)
+        if engine.revision_id is None or engine.environment_id is None:
+            raise Conflict(
+                _("%(engine)s has no profile or no vLLM environment, so it could not be started again.")
+                % {"engine": engine.name},
+                code="revision_missing",
+                remedy=_("Choose both for it first."),
+            )
+        refuse(engine, unless=(EngineState.READY, EngineState.FAILED))
+
+    def execute(self) -> Operation:
+        engine = self.engine
+        self.before = {"state": engine.observed}
+        operation = begin_operation(
+            OperationKind.RESTART,
+            actor=self.actor,
+            host=engine.host,
+            engine=engine,
+            parameters={"override": sorted(set(self.override))} if self.override else {},
+            batch=self.batch,
+        )
+        set_desired(engine, DesiredState.RUNNING)
+        engine.move(
+            EngineState.STOPPING,
+            only_from=(EngineState.READY, EngineState.FAILED),
+            start=engine.current_start,
+            operation=operation,
+        )
+        self.after = {"state": engine.observed, "revision": str(engine.revision)}
+        return operation
