@@ -17,9 +17,9 @@ from engines.launch.scan import Process
 from engines.models import Engine, EngineStart, Host, Operation
 from engines.operations import runner
 from engines.operations.begin import begin_operation
+from engines.ssh.local import local_session
 from engines.ssh.session import Session
 from kvadmin.actions import Actor
-from tests.engines.life.local import LocalSession
 from tests.support import simulated_engine
 from tests.support.factories import EngineFactory, EnvironmentFactory, HostFactory, RevisionFactory
 
@@ -114,7 +114,7 @@ def place(db, tmp_path: Path) -> Iterator[Place]:
     host = HostFactory(
         kind=HostKind.LOCAL, auth=HostAuth.NONE, address="", work_dir=str(tmp_path / "work 'dir")
     )
-    here = LocalSession()
+    here = local_session()
     place = Place(host, simulated_engine.install(tmp_path / "env"), model, lambda _host: here)
     yield place
     for start in EngineStart.objects.all():
