@@ -18,6 +18,15 @@ import structlog
 from kvadmin.env import Environment
 
 MASK = "[secret]"
+QUIET = (
+    "paramiko",
+    "httpx",
+    "httpcore",
+    "asyncio",
+    "celery.worker.strategy",
+    "celery.app.trace",
+    "celery.beat",
+)
 #: names of fields whose value is never written
 SECRET_FIELD = re.compile(
     r"(?i)(^|_)(password|passphrase|secret|token|api_?key|private_?key|authorization|cookie|pepper|data_?keys?)$"
@@ -97,8 +106,8 @@ def logging_settings(env: Environment) -> dict[str, Any]:
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
         "root": {"handlers": ["stderr"], "level": env.log_level},
         "loggers": {
-            # paramiko and httpx say at INFO what operations already record
-            **{name: {"level": "WARNING"} for name in ("paramiko", "httpx", "httpcore", "asyncio")},
+            # what these say at INFO, operations record already, or it is said of every task
+            **{name: {"level": "WARNING"} for name in QUIET},
             "django.server": {"handlers": [], "propagate": True},
             "django": {"handlers": [], "propagate": True, "level": env.log_level},
         },
