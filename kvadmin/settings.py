@@ -265,6 +265,15 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "TokenScopeEnum": "kvadmin.models.token.TokenScope",
         "RoleEnum": "kvadmin.policies.Role",
+        "HostKindEnum": "engines.choices.HostKind",
+        "HostStateEnum": "engines.choices.HostState",
+        "EngineStateEnum": "engines.choices.EngineState",
+        "DesiredStateEnum": "engines.choices.DesiredState",
+        "LauncherEnum": "engines.choices.Launcher",
+        "OperationKindEnum": "engines.choices.OperationKind",
+        "OperationStateEnum": "engines.choices.OperationState",
+        "StepStateEnum": "engines.choices.StepState",
+        "EnvironmentSourceEnum": "engines.models.host.VllmEnvironmentSource",
     },
 }
 

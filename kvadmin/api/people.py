@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 import django_filters
-from django.utils.translation import gettext_lazy as _
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
 
@@ -36,12 +35,12 @@ class AuditEventSerializer(serializers.ModelSerializer):
 
 
 class AuditFilter(django_filters.FilterSet):
-    actor = django_filters.CharFilter("actor_name", label=_("who, by name"))
-    verb = django_filters.CharFilter(label=_("what, such as engine.start"))
-    subject_type = django_filters.CharFilter(label=_("kind of thing, such as engines.host"))
-    subject_id = django_filters.CharFilter(label=_("the thing's id"))
-    since = django_filters.IsoDateTimeFilter("at", "gte", label=_("not before this time"))
-    until = django_filters.IsoDateTimeFilter("at", "lt", label=_("before this time"))
+    actor = django_filters.CharFilter("actor_name", label="who, by name")
+    verb = django_filters.CharFilter(label="what, such as engine.start")
+    subject_type = django_filters.CharFilter(label="kind of thing, such as engines.host")
+    subject_id = django_filters.CharFilter(label="the thing's id")
+    since = django_filters.IsoDateTimeFilter("at", "gte", label="not before this time")
+    until = django_filters.IsoDateTimeFilter("at", "lt", label="before this time")
 
     class Meta:
         model = AuditEvent

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
-from django.utils.translation import gettext_lazy as _
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import mixins, serializers
 from rest_framework.request import Request
@@ -48,7 +47,7 @@ class IssuedTokenSerializer(TokenSerializer):
 
 
 class NewTokenSerializer(StrictSerializer):
-    name = serializers.CharField(max_length=100, help_text=_("What will use it."))
+    name = serializers.CharField(max_length=100, help_text="What will use it.")
     scope = serializers.ChoiceField(choices=TokenScope.choices, default=TokenScope.READ)
     expires_at = serializers.DateTimeField(default=None, allow_null=True)
 

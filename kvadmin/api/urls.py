@@ -3,6 +3,7 @@
 from django.urls import include, path, re_path
 from rest_framework.routers import SimpleRouter
 
+from engines.api import urls as engines
 from kvadmin.api.base import NotHere
 from kvadmin.api.docs import DocsPage, SchemaView
 from kvadmin.api.people import AuditViewSet, UserViewSet
@@ -13,6 +14,7 @@ app_name = "manage"
 
 router = SimpleRouter()
 router.trailing_slash = "/?"
+engines.register(router)
 router.register("tokens", TokenViewSet, basename="token")
 router.register("users", UserViewSet, basename="user")
 router.register("audit", AuditViewSet, basename="audit")

@@ -6,7 +6,7 @@ import factory
 from factory.django import DjangoModelFactory
 
 from engines import models
-from engines.choices import HostAuth, HostKind, HostState
+from engines.choices import HostAuth, HostKind, HostState, OperationKind
 
 
 class HostFactory(DjangoModelFactory):
@@ -58,3 +58,11 @@ class EngineFactory(DjangoModelFactory):
     host = factory.SubFactory(HostFactory)
     revision = factory.SubFactory(RevisionFactory)
     port = factory.Sequence(lambda n: 8000 + n)
+
+
+class OperationFactory(DjangoModelFactory):
+    class Meta:
+        model = models.Operation
+
+    kind = OperationKind.PROBE
+    host = factory.SubFactory(HostFactory)
