@@ -223,6 +223,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 5.0,
         "options": {"expires": 10},
     },
+    "keep-polling": {
+        "task": "engines.tasks.poll.keep_polling",
+        "schedule": 5.0,
+        "options": {"expires": 10},
+    },
     "roll-up-samples": {
         "task": "engines.tasks.rollup.roll_up_samples",
         "schedule": 15.0,

@@ -4,6 +4,6 @@ operations: moving operations on. reconcile: desired against observed. hosts: sc
 poll: reading /metrics. rollup: partitions, rollups, retention.
 """
 
-from engines.tasks import operations, rollup
+from engines.tasks import operations, poll, rollup
 
-__all__ = ["operations", "rollup"]
+__all__ = ["operations", "poll", "rollup"]
