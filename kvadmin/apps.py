@@ -7,3 +7,4 @@ class KvadminConfig(AppConfig):
 
     def ready(self) -> None:
         from kvadmin import checks  # noqa: F401  (registers the system checks)
+        from kvadmin.accounts import audit  # noqa: F401  (listens to sign-ins)

@@ -8,6 +8,7 @@ from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 from django.utils.translation import gettext as _
 
+from kvadmin.exposure import exposure_warning
 from kvadmin.models.user import Theme
 from kvadmin.navigation import sections_for
 from kvadmin.policies import allows
@@ -27,15 +28,6 @@ def may(request: HttpRequest) -> dict[str, May]:
     return {"may": May(request)}
 
 
-def _exposure() -> str:
-    """The sentence that warns of an exposed console, or nothing."""
-    try:
-        from kvadmin.exposure import exposure_warning
-    except ImportError:
-        return ""
-    return str(exposure_warning() or "")
-
-
 def frame(request: HttpRequest) -> dict[str, Any]:
     """``theme``, ``sections`` of the sidebar, ``exposure`` and the words that modules say."""
     user = getattr(request, "user", None)
@@ -44,7 +36,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "theme": user.theme if signed_in else Theme.SYSTEM,
         "themes": Theme.choices,
         "sections": SimpleLazyObject(lambda: sections_for(user, request.path) if signed_in else []),
-        "exposure": SimpleLazyObject(_exposure),
+        "exposure": exposure_warning() or "",
         "words": {
             "copied": _("Copied"),
             "copy_failed": _("Could not copy: select the text and copy it by hand."),

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from cryptography.fernet import Fernet
@@ -104,6 +104,10 @@ class Environment(BaseSettings):
     oidc_client_id: str = setting("", "KVADMIN_OIDC_CLIENT_ID", "the client id the provider gave out")
     oidc_client_secret: str = setting(
         "", "KVADMIN_OIDC_CLIENT_SECRET", "the client secret the provider gave out", secret=True
+    )
+    oidc_create_users: bool = setting(False, "KVADMIN_OIDC_CREATE_USERS", "1 or 0")
+    oidc_role: Literal["administrator", "operator", "viewer", "member"] = setting(
+        "viewer", "KVADMIN_OIDC_ROLE", "administrator, operator, viewer or member"
     )
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from kvadmin import serviceurls
 from kvadmin.env import Environment, generated
@@ -44,3 +44,12 @@ def valkey_url(env: Environment) -> str:
 
 def socket_url(path: str, password: str) -> str:
     return f"redis+socket://:{quote(password, safe='')}@{quote(path, safe='/')}?virtual_host=0"
+
+
+def valkey_cache_url(env: Environment) -> str:
+    """The same server in the words of the redis client, which Django's cache uses."""
+    parts = urlsplit(valkey_url(env))
+    if parts.scheme != "redis+socket":
+        return valkey_url(env)
+    database = dict(parse_qsl(parts.query)).get("virtual_host", "0")
+    return f"unix://{parts.netloc}{parts.path}?db={database}"

@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from kvadmin.env import BASE_DIR, environment
 from kvadmin.forwarded import SCHEME_KEY
 from kvadmin.logs import logging_settings
-from kvadmin.services import database_settings, valkey_url
+from kvadmin.services import database_settings, valkey_cache_url, valkey_url
 
 ENV = environment()
 HOME: Path = ENV.home
@@ -88,6 +88,8 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "kvadmin.accounts.middleware.AccountLanguageMiddleware",
+    "kvadmin.accounts.middleware.NewPasswordMiddleware",
 ]
 
 ROOT_URLCONF = "kvadmin.urls"
@@ -141,6 +143,43 @@ CSRF_FAILURE_VIEW = "kvadmin.views.base.csrf_failure"
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "/"
 
+CACHES = {
+    "default": {
+        "BACKEND": "kvadmin.cache.LossyCache",
+        "LOCATION": valkey_cache_url(ENV),
+        "KEY_PREFIX": "kvadmin",
+        "OPTIONS": {"socket_connect_timeout": 1, "socket_timeout": 1},
+    }
+}
+
+ACCOUNT_ADAPTER = "kvadmin.accounts.adapters.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"username", "email"}
+ACCOUNT_SIGNUP_FIELDS = ["username*", "email", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_REAUTHENTICATION_METHODS = ["password", "mfa"]
+ACCOUNT_RATE_LIMITS = {"login_failed": "30/m/ip,10/15m/key"}
+ACCOUNT_FORMS = {
+    "login": "kvadmin.accounts.forms.LoginForm",
+    "change_password": "kvadmin.accounts.forms.ChangePasswordForm",
+    "reauthenticate": "kvadmin.accounts.forms.ReauthenticateForm",
+}
+MFA_ADAPTER = "kvadmin.accounts.adapters.MfaAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_TOTP_ISSUER = "kvadmin"
+MFA_TOTP_TOLERANCE = 1
+MFA_FORMS = {
+    "authenticate": "kvadmin.accounts.forms.AuthenticateForm",
+    "reauthenticate": "kvadmin.accounts.forms.CodeReauthenticateForm",
+    "activate_totp": "kvadmin.accounts.forms.TotpForm",
+    "add_webauthn": "kvadmin.accounts.forms.AddPasskeyForm",
+    "edit_webauthn": "kvadmin.accounts.forms.RenamePasskeyForm",
+}
+SOCIALACCOUNT_ADAPTER = "kvadmin.accounts.adapters.SocialAdapter"
+SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
+SOCIALACCOUNT_REQUESTS_TIMEOUT = 10
+KVADMIN_OIDC_CREATE_USERS = ENV.oidc_create_users
+KVADMIN_OIDC_ROLE = ENV.oidc_role
 if ENV.oidc:
     SOCIALACCOUNT_PROVIDERS = {
         "openid_connect": {
@@ -156,6 +195,7 @@ if ENV.oidc:
             ],
         }
     }
+EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
 
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]

@@ -78,6 +78,10 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     return render(request, "403_csrf.html", status=403)
 
 
+def too_many_requests(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    return render(request, "429.html", status=429)
+
+
 def safe_next(request: HttpRequest, fallback: str = "/") -> str:
     """The ``next`` parameter if it stays on this site, else the fallback (a path or a URL name)."""
     target = request.POST.get("next") or request.GET.get("next") or ""
