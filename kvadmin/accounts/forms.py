@@ -30,7 +30,7 @@ class LoginForm(PlainFields, account_forms.LoginForm):
     labels = {
         "login": _("User name or email"),
         "password": _("Password"),
-        "remember": _("Keep me signed in for two weeks"),
+        "remember": _("Keep me signed in for a week"),
     }
     helps = {"password": ""}
 
