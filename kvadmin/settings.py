@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from csp.constants import NONE, SELF
 from django.utils.translation import gettext_lazy as _
@@ -180,6 +181,7 @@ SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
 SOCIALACCOUNT_REQUESTS_TIMEOUT = 10
 KVADMIN_OIDC_CREATE_USERS = ENV.oidc_create_users
 KVADMIN_OIDC_ROLE = ENV.oidc_role
+SOCIALACCOUNT_PROVIDERS: dict[str, Any] = {}
 if ENV.oidc:
     SOCIALACCOUNT_PROVIDERS = {
         "openid_connect": {

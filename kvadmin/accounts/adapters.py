@@ -26,7 +26,8 @@ class AccountAdapter(DefaultAccountAdapter):
     error_messages = {
         **DefaultAccountAdapter.error_messages,
         "too_many_login_attempts": gettext_lazy(
-            "Too many wrong passwords. Wait 15 minutes and try again, or ask an administrator to lift the lock."
+            "Too many wrong passwords. Wait 15 minutes and try again, or ask an administrator to lift the "
+            "lock."
         ),
         "username_password_mismatch": gettext_lazy(
             "This user name and password do not belong together. Check both; an administrator can set a new "
@@ -75,7 +76,11 @@ def clear_sign_in_limits(user: User) -> None:
         for rate in ratelimit.get_rates(app="allauth.account", action="login_failed"):
             if rate.per == "key":
                 key = ratelimit.get_cache_key(
-                    HttpRequest(), app="allauth.account", action="login_failed", rate=rate, key=limit_key(login)
+                    HttpRequest(),
+                    app="allauth.account",
+                    action="login_failed",
+                    rate=rate,
+                    key=limit_key(login),
                 )
                 cache.delete(key)
 
@@ -136,13 +141,17 @@ class SocialAdapter(DefaultSocialAccountAdapter):
                 raise ImmediateHttpResponse(refuse(request, sentence))
             if not address.verified:
                 sentence = _(
-                    "An account here has your email address, but the provider does not confirm that the address "
-                    "is yours."
+                    "An account here has your email address, but the provider does not confirm that the "
+                    "address is yours."
                 )
                 raise ImmediateHttpResponse(refuse(request, sentence))
             sociallogin.connect(request, known[0])
             audit.record(
-                request, "account.join_oidc", known[0], by=None, after={"provider": sociallogin.account.provider}
+                request,
+                "account.join_oidc",
+                known[0],
+                by=None,
+                after={"provider": sociallogin.account.provider},
             )
             return
 

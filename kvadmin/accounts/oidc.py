@@ -76,7 +76,8 @@ def check_provider(server_url: str) -> list[Check]:
                 Check(
                     "bad",
                     _("The document is incomplete"),
-                    _("It lacks: %(names)s. Is this an OpenID Connect provider?") % {"names": ", ".join(missing)},
+                    _("It lacks: %(names)s. Is this an OpenID Connect provider?")
+                    % {"names": ", ".join(missing)},
                 )
             )
             return checks
@@ -111,7 +112,10 @@ def check_provider(server_url: str) -> list[Check]:
         Check(
             "ok",
             _("What cannot be tested from here"),
-            _("Whether the client, its secret and the callback address are right shows at the first sign-in."),
+            _(
+                "Whether the client, its secret and the callback address are right shows at the first "
+                "sign-in."
+            ),
         )
     )
     return checks

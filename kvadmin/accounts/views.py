@@ -33,8 +33,8 @@ def begin_oidc(request: HttpRequest, provider_id: str) -> HttpResponse:
         return refuse(
             request,
             _(
-                "The sign-in provider does not answer as it should. Sign in with a password, or try again later; "
-                "an administrator can test the provider on the page for sign-in by OpenID Connect."
+                "The sign-in provider does not answer as it should. Sign in with a password, or try again "
+                "later; an administrator can test the provider on the page for sign-in by OpenID Connect."
             ),
         )
     if isinstance(response, HttpResponseRedirect):

@@ -4,20 +4,19 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('kvadmin', '0001_initial'),
+        ("kvadmin", "0001_initial"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='user',
-            name='failed_sign_ins',
+            model_name="user",
+            name="failed_sign_ins",
             field=models.PositiveIntegerField(default=0),
         ),
         migrations.AddField(
-            model_name='user',
-            name='locked_until',
+            model_name="user",
+            name="locked_until",
             field=models.DateTimeField(blank=True, null=True),
         ),
     ]

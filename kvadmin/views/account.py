@@ -38,7 +38,10 @@ class ProfileForm(forms.Form):
         super().__init__(*args, **kwargs)
         self.fields["language"].choices = [
             ("", _("As the browser says")),
-            *((code, translation.get_language_info(code)["name_local"]) for code, _name in settings.LANGUAGES),
+            *(
+                (code, translation.get_language_info(code)["name_local"])
+                for code, _name in settings.LANGUAGES
+            ),
         ]
 
 

@@ -1,4 +1,4 @@
-from kvadmin.views import account, preferences, search, tokens
+from kvadmin.views import account, audit, oidc, preferences, search, system, tokens, users
 
 app_name = "kvadmin"
 
@@ -7,4 +7,8 @@ urlpatterns = [
     *preferences.urlpatterns,
     *search.urlpatterns,
     *tokens.urlpatterns,
+    *oidc.urlpatterns,
+    *users.urlpatterns,
+    *audit.urlpatterns,
+    *system.urlpatterns,
 ]

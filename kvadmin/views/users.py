@@ -32,7 +32,9 @@ class UserForm(forms.Form):
         label=gettext_lazy("Email"),
         required=False,
         max_length=254,
-        help_text=gettext_lazy("For signing in; kvadmin sends no mail. Must equal the address at the provider."),
+        help_text=gettext_lazy(
+            "For signing in; kvadmin sends no mail. Must equal the address at the provider."
+        ),
         widget=forms.TextInput(attrs={"inputmode": "email", "autocomplete": "off"}),
     )
     role = forms.ChoiceField(
@@ -50,7 +52,9 @@ class NewUserForm(UserForm):
     username = forms.CharField(
         label=gettext_lazy("User name"),
         max_length=150,
-        widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}),
+        widget=forms.TextInput(
+            attrs={"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}
+        ),
     )
     field_order = ["username", "name", "email", "role"]
 
@@ -118,9 +122,7 @@ class UserDetailView(PermissionView):
         }
         kinds = Authenticator.objects.filter(user=person).values_list("type", flat=True)
         factors = {labels[kind]: count for kind, count in Counter(kinds).items()}
-        return render(
-            request, "users/detail.html", {"person": person, "form": form, "factors": factors}
-        )
+        return render(request, "users/detail.html", {"person": person, "form": form, "factors": factors})
 
     def get(self, request: HttpRequest, pk: int) -> HttpResponse:
         person = get_object_or_404(User, pk=pk)

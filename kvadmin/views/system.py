@@ -1,0 +1,91 @@
+"""The system page: kvadmin's own processes, its services, versions and disk."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from dataclasses import dataclass
+from typing import Any
+
+import django
+from django.conf import settings
+from django.core.cache import cache
+from django.db import DatabaseError, connection
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import path
+from django.utils.translation import gettext as _
+
+from kvadmin.version import VERSION
+from kvadmin.views.base import PermissionView
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service kvadmin needs: is it there, and what is lost without it."""
+
+    name: str
+    tone: str
+    state: str
+    text: str = ""
+
+
+def database_service() -> Service:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW server_version")
+            version = cursor.fetchone()[0]
+    except DatabaseError as error:
+        return Service("PostgreSQL", "bad", _("Away"), str(error).splitlines()[0])
+    place = _("embedded") if not settings.ENV.database_url else _("by DATABASE_URL")
+    return Service("PostgreSQL", "ok", _("Answers"), f"{version} · {place}")
+
+
+def valkey_service() -> Service:
+    cache.set("system-page", "here", 10)
+    place = _("embedded") if not settings.ENV.valkey_url else _("by VALKEY_URL")
+    if cache.get("system-page") == "here":
+        return Service("Valkey", "ok", _("Answers"), str(place))
+    text = _("Operations and polling wait until it is back; nothing is lost. Sign-in works.")
+    return Service("Valkey", "bad", _("Away"), text)
+
+
+def disk() -> dict[str, Any]:
+    """Bytes of the disk that holds kvadmin's state; ``used`` from 0 to 1."""
+    usage = shutil.disk_usage(settings.HOME)
+    return {
+        "path": str(settings.HOME),
+        "total": usage.total,
+        "free": usage.free,
+        "used": usage.used / usage.total if usage.total else 0,
+    }
+
+
+def processes() -> list[Any]:
+    """The supervisor's processes; empty where something else supervises them."""
+    try:
+        from kvadmin.up.status import read_status
+    except ImportError:
+        return []
+    return list(read_status() or [])
+
+
+class SystemView(PermissionView):
+    permission = "system.view"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        context = {
+            "processes": processes(),
+            "services": [database_service(), valkey_service()],
+            "disk": disk(),
+            "versions": {
+                "kvadmin": VERSION,
+                "Python": platform.python_version(),
+                "Django": django.get_version(),
+                _("Machine"): f"{platform.system()} {platform.machine()}",
+            },
+        }
+        return render(request, "system/page.html", context)
+
+
+urlpatterns = [path("system/", SystemView.as_view(), name="system")]
