@@ -19,19 +19,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import aiohttp
-from django.conf import settings
 from django.db import DatabaseError, connection
 
 from engines.metrics.parse import MalformedPage, PageReader
+from engines.metrics.schedule import TIMEOUT_S, ends_minute, interval_for, next_due
 from engines.metrics.store import Polled, Sample, SampleStore, mark_polled
 from engines.models import Engine, Host
 
 logger = logging.getLogger(__name__)
 
-#: from this many engines on, KVADMIN_POLL_SECONDS_MANY is the interval
-MANY = 300
-#: how long an engine may take to answer
-TIMEOUT_S = 3.0
 #: a page is about 50 KB; more than this is none
 PAGE_BYTES = 4 * 1024 * 1024
 #: vLLM closes an idle connection after 5 s: ours is given up before, so that no request meets the closing
@@ -40,8 +36,6 @@ _REFRESH_S = 5.0
 _FLUSH_S = 1.0
 #: readings kept while the database is away; the oldest go first
 _BUFFERED = 50_000
-#: spreads consecutive ids evenly over the interval
-_GOLDEN = 0.6180339887498949
 
 
 @dataclass(slots=True)
@@ -72,26 +66,6 @@ class Figures:
     written: int = 0
     worst_late_s: float = 0.0
     worst_answer_s: float = 0.0
-
-
-def interval_for(engines: int) -> float:
-    """Seconds between two polls of an engine."""
-    return settings.KVADMIN_POLL_SECONDS_MANY if engines > MANY else settings.KVADMIN_POLL_SECONDS
-
-
-def next_due(engine_id: int, interval: float, after: float) -> float:
-    """The first time after ``after`` (epoch seconds) at which an engine is due.
-
-    The same in every process and after every restart: it depends on the id, the interval and the clock.
-    """
-    phase = (engine_id * _GOLDEN) % 1.0 * interval
-    turns = (after - phase) // interval + 1
-    return turns * interval + phase
-
-
-def ends_minute(due: float, interval: float) -> bool:
-    """True if the poll at ``due`` is the engine's last in its minute: that one reads the buckets."""
-    return (due + interval) // 60 != due // 60
 
 
 class Poller:

@@ -10,7 +10,8 @@ from django.db import OperationalError, connection
 
 from engines.choices import EngineState, HostKind
 from engines.metrics import poller as poller_module
-from engines.metrics.poller import Poller, ends_minute, interval_for, next_due
+from engines.metrics.poller import Poller
+from engines.metrics.schedule import ends_minute, interval_for, next_due
 from engines.models import Engine
 from engines.tasks import poll as poll_task
 from tests.engines.metrics.readings import rows
