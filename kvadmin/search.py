@@ -81,7 +81,8 @@ def sources() -> list[Source]:
 def _note(row: Any) -> str:
     kind = row._meta.model_name
     if kind == "engine":
-        return f"{row.host.name} · {row.revision.model}"
+        model = row.revision.model if row.revision else ", ".join(row.served_names)
+        return f"{row.host.name} · {model}"
     if kind == "host":
         return str(row.address)
     if kind == "operation":

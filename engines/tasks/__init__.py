@@ -1,9 +1,10 @@
 """Celery tasks: each takes ids, is short, and may run twice. A module here is a queue's worth.
 
-operations: moving operations on. reconcile: desired against observed. hosts: scheduled probes.
+operations: moving operations on. contact: first contact with a host. provision: what follows a
+provisioning that did not succeed. reconcile: desired against observed. hosts: scheduled probes.
 poll: reading /metrics. rollup: partitions, rollups, retention.
 """
 
-from engines.tasks import operations, poll, rollup
+from engines.tasks import contact, operations, poll, provision, rollup
 
-__all__ = ["operations", "poll", "rollup"]
+__all__ = ["contact", "operations", "poll", "provision", "rollup"]

@@ -1,5 +1,0 @@
-"""Pages: hosts."""
-
-from django.urls import URLPattern
-
-urlpatterns: list[URLPattern] = []

@@ -1,0 +1,226 @@
+import pytest
+from django.urls import reverse
+
+from engines.choices import HostState, OperationKind, OperationState
+from engines.models import Host, Operation
+from engines.ssh import keys
+from kvadmin.models import AuditEvent
+from tests.support.factories import HostFactory
+
+pytestmark = pytest.mark.django_db
+
+KEY = keys.generate("host")
+OTHER = keys.generate("host")
+FACTS = {
+    "os": {"name": "Ubuntu", "version": "24.04", "kernel": "6.8.0", "glibc": "2.39"},
+    "cpu": {"model": "Xeon", "cores": 64},
+    "memory": {"total_bytes": 2**40, "available_bytes": 2**39},
+    "disk": [{"path": "/home/ops/.kvadmin", "total_bytes": 2**42, "free_bytes": 2**41}],
+    "gpus": [
+        {
+            "index": 0, "uuid": "GPU-1", "name": "NVIDIA H200", "memory_total_mib": 143771,
+            "memory_used_mib": 70000, "memory_free_mib": 73771, "utilization_percent": 41,
+            "temperature_c": 52, "power_w": 310.4, "driver": "580.65.06", "cuda": "13.0", "mig": False,
+            "processes": [
+                {"pid": 4711, "name": "python3", "user": "mallory", "memory_mib": 69000, "ours": False}
+            ],
+        }
+    ],
+    "pythons": [{"path": "/usr/bin/python3.12", "version": "3.12.3"}],
+    "models": [{"path": "/srv/models/qwen", "name": "Qwen/Qwen3-8B", "bytes": 2**34, "kind": "folder"}],
+    "systemd_user": True,
+    "linger": False,
+}  # fmt: skip
+
+
+@pytest.fixture
+def host():
+    from django.utils import timezone
+
+    return HostFactory(name="h200-a", facts=FACTS, facts_at=timezone.now(), host_key=KEY.public)
+
+
+def pages(host):
+    return [
+        reverse("engines:host_list"),
+        reverse("engines:host_detail", args=[host.pk]),
+        reverse("engines:host_status", args=[host.pk]),
+        reverse("engines:host_gpu_memory", args=[host.pk]),
+    ]
+
+
+def changing_pages(host):
+    return [
+        reverse("engines:host_add"),
+        reverse("engines:host_edit", args=[host.pk]),
+        reverse("engines:host_provision", args=[host.pk]),
+    ]
+
+
+BUTTONS = ["host_test", "host_confirm", "host_probe", "host_discover", "host_remove", "host_register"]
+
+
+def test_it_shows_pages_to_a_viewer_and_not_to_an_outsider(client, host, viewer, outsider):
+    client.force_login(viewer)
+    for url in pages(host):
+        assert client.get(url).status_code == 200, url
+    for url in changing_pages(host):
+        assert client.get(url).status_code == 403, url
+    client.force_login(outsider)
+    for url in pages(host) + changing_pages(host):
+        assert client.get(url).status_code == 403, url
+
+
+def test_it_sends_anonymous_people_to_sign_in(client, host):
+    for url in pages(host) + changing_pages(host):
+        assert client.get(url).status_code == 302, url
+
+
+@pytest.mark.parametrize("name", BUTTONS)
+def test_a_viewer_cannot_press_a_button(client, host, viewer, name):
+    client.force_login(viewer)
+    assert client.post(reverse(f"engines:{name}", args=[host.pk])).status_code == 403
+    assert Host.objects.filter(pk=host.pk).exists()
+    assert not Operation.objects.exists()
+
+
+def test_a_viewer_sees_no_button_that_would_be_refused(client, host, viewer, operator):
+    client.force_login(viewer)
+    page = client.get(host.get_absolute_url()).content.decode()
+    assert reverse("engines:host_probe", args=[host.pk]) not in page
+    client.force_login(operator)
+    page = client.get(host.get_absolute_url()).content.decode()
+    assert reverse("engines:host_probe", args=[host.pk]) in page
+
+
+def test_a_host_without_gpu_says_so(client, viewer):
+    from django.utils import timezone
+
+    host = HostFactory(facts={**FACTS, "gpus": [], "gpu_note": "No NVIDIA driver."}, facts_at=timezone.now())
+    client.force_login(viewer)
+    page = client.get(host.get_absolute_url()).content.decode()
+    assert "No GPU" in page
+    assert "No NVIDIA driver." in page
+
+
+def test_the_list_filters_and_searches(client, host, viewer):
+    HostFactory(name="l40s-b", state=HostState.UNREACHABLE)
+    client.force_login(viewer)
+    url = reverse("engines:host_list")
+    names = [row["host"].name for row in client.get(url).context["rows"]]
+    assert names == ["h200-a", "l40s-b"]
+    assert [row["host"].name for row in client.get(url, {"state": "trouble"}).context["rows"]] == ["l40s-b"]
+    assert [row["host"].name for row in client.get(url, {"q": "nvidia h200"}).context["rows"]] == ["h200-a"]
+    assert "No host matches" in client.get(url, {"q": "nothing"}).content.decode()
+
+
+def test_an_empty_list_names_the_next_step(client, operator):
+    client.force_login(operator)
+    page = client.get(reverse("engines:host_list")).content.decode()
+    assert "No hosts yet" in page
+    assert reverse("engines:host_add") in page
+
+
+def sent(**changes):
+    return {
+        "name": "h200-b", "address": "10.0.3.14", "port": "22", "username": "ops", "sign_in": "key",
+        "private_key": KEY.private, "work_dir": "~/.kvadmin", **changes,
+    }  # fmt: skip
+
+
+def test_adding_keeps_the_input_and_no_secret_when_something_is_wrong(client, operator):
+    client.force_login(operator)
+    answer = client.post(reverse("engines:host_add"), sent(address="ops@10.0.3.14", passphrase="open sesame"))
+    page = answer.content.decode()
+    assert answer.status_code == 200
+    assert "ops@10.0.3.14" in page
+    assert "Give the user in its own field" in page
+    assert "PRIVATE KEY-----\nb3B" not in page
+    assert KEY.private.splitlines()[1] not in page
+    assert "open sesame" not in page
+    assert not Host.objects.exists()
+
+
+def test_adding_a_host_with_a_pasted_key(client, operator):
+    client.force_login(operator)
+    answer = client.post(reverse("engines:host_add"), sent())
+    host = Host.objects.get(name="h200-b")
+    assert answer.url == host.get_absolute_url()
+    assert host.public_key.startswith("ssh-ed25519 ")
+    assert host.private_key == KEY.private
+    event = AuditEvent.objects.get(verb="host.add")
+    assert event.actor == operator
+    assert "PRIVATE" not in str(event.after)
+
+
+def test_adding_with_an_uploaded_key(client, operator):
+    from django.core.files.uploadedfile import SimpleUploadedFile
+
+    client.force_login(operator)
+    file = SimpleUploadedFile("id_ed25519", KEY.private.encode())
+    client.post(reverse("engines:host_add"), sent(private_key="", key_file=file))
+    assert Host.objects.get(name="h200-b").private_key == KEY.private
+    answer = client.post(
+        reverse("engines:host_add"),
+        sent(name="other", private_key="", key_file=SimpleUploadedFile("x", b"\xff\xfe\x00")),
+    )
+    assert "not a private key in text form" in answer.content.decode()
+
+
+def test_a_generated_key_shows_its_line_and_the_command(client, operator):
+    client.force_login(operator)
+    client.post(reverse("engines:host_add"), sent(sign_in="generate", private_key=""))
+    host = Host.objects.get(name="h200-b")
+    page = client.get(host.get_absolute_url()).content.decode()
+    assert host.public_key in page
+    assert "authorized_keys" in page
+    assert host.private_key.splitlines()[1] not in page
+
+
+def test_behind_a_jump_host_the_service_address_is_asked_for(client, host, operator):
+    client.force_login(operator)
+    answer = client.post(reverse("engines:host_add"), sent(jump=host.pk))
+    assert "Behind a jump host" in answer.content.decode()
+    client.post(reverse("engines:host_add"), sent(jump=host.pk, service_address="10.9.0.4"))
+    assert Host.objects.get(name="h200-b").service_host == "10.9.0.4"
+
+
+def test_editing_keeps_the_key_unless_another_is_given(client, operator):
+    host = HostFactory(private_key=KEY.private, public_key=KEY.public)
+    client.force_login(operator)
+    url = reverse("engines:host_edit", args=[host.pk])
+    page = client.get(url).content.decode()
+    assert KEY.private.splitlines()[1] not in page
+    client.post(url, sent(name="renamed", sign_in="keep", private_key=""))
+    host.refresh_from_db()
+    assert (host.name, host.private_key) == ("renamed", KEY.private)
+    client.post(url, sent(name="renamed", sign_in="password", private_key="", password="correct horse"))
+    host.refresh_from_db()
+    assert (host.auth, host.password, host.private_key, host.public_key) == (
+        "password",
+        "correct horse",
+        "",
+        "",
+    )
+    event = AuditEvent.objects.filter(verb="host.change").first()
+    assert event.after["credentials"] == "replaced"
+    assert "correct horse" not in str(event.before) + str(event.after)
+
+
+def test_a_changed_key_shows_both_fingerprints(client, viewer, operator):
+    host = HostFactory(host_key=KEY.public, offered_key=OTHER.public, state=HostState.BLOCKED)
+    client.force_login(viewer)
+    page = client.get(host.get_absolute_url()).content.decode()
+    assert keys.fingerprint(KEY.public) in page
+    assert keys.fingerprint(OTHER.public) in page
+    assert "The host key has changed" in page
+    assert reverse("engines:host_confirm", args=[host.pk]) not in page
+
+
+def test_the_status_fragment_asks_for_a_fresh_page_once_something_changed(client, host, viewer):
+    client.force_login(viewer)
+    mark = client.get(host.get_absolute_url()).context["mark"]
+    url = reverse("engines:host_status", args=[host.pk])
+    assert "HX-Refresh" not in client.get(url, {"mark": mark}).headers
+    Operation.objects.create(kind=OperationKind.PROBE, host=host, state=OperationState.RUNNING)
+    assert client.get(url, {"mark": mark}).headers["HX-Refresh"] == "true"
