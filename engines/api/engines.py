@@ -165,7 +165,7 @@ class NewEngineSerializer(StrictSerializer):
         allow_null=True,
         min_value=1,
         max_value=65535,
-        help_text="By default a free one from 8000.",
+        help_text="By default a free one.",
     )
     bind_address = serializers.CharField(
         default="", allow_blank=True, max_length=255, help_text="By default where the gateway looks for it."
