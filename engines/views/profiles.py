@@ -1,5 +1,0 @@
-"""Pages: profiles."""
-
-from django.urls import URLPattern
-
-urlpatterns: list[URLPattern] = []

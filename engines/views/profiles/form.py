@@ -1,0 +1,234 @@
+"""Profiles: the form, its live preview, and reading a pasted command into it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from engines.models import Profile
+from engines.views.profiles.draft import Draft, Variable
+from engines.views.profiles.pages import profile_or_404, revision_or_404
+from engines.views.profiles.present import (
+    Said,
+    changes,
+    command_text,
+    known_models,
+    said,
+    sections,
+)
+from engines.vllm.fields import fields
+from engines.vllm.notes import Note
+from engines.vllm.reading import read_text
+from engines.vllm.spec import ServeSpec
+from kvadmin.actions import ActionError, Conflict, Invalid
+from kvadmin.views.base import PermissionView, actor_of, sentence_of
+
+#: inputs beside vLLM's own fields
+_OTHERS = ("name", "description", "note", "model", "served_names", "gpus", "environment", "extra_arguments")
+
+
+def form_context(
+    draft: Draft, notes: dict[str, list[Said]], *, spec: ServeSpec | None = None, **more: Any
+) -> dict[str, Any]:
+    """What form and preview show of a draft."""
+    spec = spec if spec is not None else draft.reading().spec
+    labels = {key: _(field.label) for key, field in fields().items()} | {
+        "name": _("Name"),
+        "description": _("Description"),
+        "note": _("What changed"),
+        "model": _("Model"),
+        "served_names": _("Served names"),
+        "gpus": _("GPUs to use"),
+        "environment": _("Environment"),
+        "extra_arguments": _("Extra arguments"),
+    }
+    wrong = [
+        (key if key in labels else "", labels.get(key, ""), note.text)
+        for key, found in notes.items()
+        for note in found
+        if note.is_error
+    ]
+    return {
+        "draft": draft,
+        "field_groups": sections(draft, notes),
+        "notes": notes,
+        "slots": [(key, notes.get(key, [])) for key in (*_OTHERS, *fields())],
+        "wrong": wrong,
+        "command": command_text(spec),
+        "secret_names": [row.name for row in draft.variables if row.secret],
+        "spare": [Variable()],
+        **more,
+    }
+
+
+class ProfileForm(PermissionView):
+    """Add a profile (also as a copy: ``?copy=<id>``) or edit one (``?revision=<number>`` starts from an
+    older revision)."""
+
+    permission = "profile.change"
+
+    def get(self, request: HttpRequest, pk: int | None = None) -> HttpResponse:
+        profile = profile_or_404(request, pk) if pk is not None else None
+        draft = self._draft(request, profile)
+        notes = said(draft.reading().notes) if draft.model else {}
+        return self._page(request, profile, draft, notes)
+
+    def _draft(self, request: HttpRequest, profile: Profile | None) -> Draft:
+        if profile is not None:
+            newest = profile.latest
+            number = request.GET.get("revision", "")
+            shown = revision_or_404(profile, int(number)) if _is_number(number) else newest
+            draft = Draft.from_revision(shown, profile)
+            draft.based_on = newest.number if newest is not None else None
+            if shown is not None and shown != newest:
+                draft.secrets_from = shown.pk
+                draft.note = _("As in revision %(number)d") % {"number": shown.number}
+            return draft
+        copied = request.GET.get("copy", "")
+        if not _is_number(copied):
+            return Draft()
+        source = profile_or_404(request, int(copied))
+        draft = Draft.from_revision(source.latest)
+        draft.name = _("%(name)s-copy") % {"name": source.name}
+        draft.description = source.description
+        draft.secrets_from = source.latest.pk if source.latest is not None else None
+        return draft
+
+    def _page(
+        self,
+        request: HttpRequest,
+        profile: Profile | None,
+        draft: Draft,
+        notes: dict[str, list[Said]],
+        *,
+        status: int = 200,
+        **more: Any,
+    ) -> HttpResponse:
+        context = form_context(draft, notes, profile=profile, models=known_models(request.user), **more)
+        return render(request, "engines/profiles/form.html", context, status=status)
+
+    def post(self, request: HttpRequest, pk: int | None = None) -> HttpResponse:
+        profile = profile_or_404(request, pk) if pk is not None else None
+        draft = Draft.from_post(request.POST)
+        action = draft.action(actor_of(request), profile)
+        problems = draft.problems()
+        try:
+            if problems:
+                # both the rows' problems and everything else at once
+                action.authorize()
+                action.check()
+                raise Invalid(_("The profile was not saved."))
+            saved = action.run()
+        except ActionError as refused:
+            return self._refused(request, profile, draft, refused, problems)
+        if action.revision_made:
+            number = saved.latest.number
+            messages.success(request, _("Revision %(number)d is saved.") % {"number": number})
+        elif action.changed:
+            messages.success(request, _("Name and description are saved; there is no new revision."))
+        else:
+            messages.info(request, _("Nothing was changed, so there is no new revision."))
+        target = reverse("engines:profile_detail", args=[saved.pk])
+        if request.htmx:
+            response = HttpResponse()
+            response["HX-Redirect"] = target
+            return response
+        return redirect(target)
+
+    def _refused(
+        self,
+        request: HttpRequest,
+        profile: Profile | None,
+        draft: Draft,
+        refused: ActionError,
+        problems: list[Note],
+    ) -> HttpResponse:
+        """The form with what is wrong. With htmx only the sentences go back: what was typed, secrets
+        too, stays in the page as it is."""
+        reading = draft.reading()
+        notes = said(note for note in reading.notes if note.code != "model_missing")
+        errors = refused.errors if isinstance(refused, Invalid) else {}
+        for key, sentences in errors.items():
+            known = {note.text for note in notes.get(key, ())}
+            fresh = [Said(text, "bad") for text in sentences if text not in known]
+            notes[key] = fresh + notes.get(key, [])
+        if not errors and not problems:
+            notes.setdefault("", []).insert(0, Said(sentence_of(refused), "bad"))
+        more: dict[str, Any] = {"refused": True}
+        if isinstance(refused, Conflict) and refused.code == "revision_conflict" and profile is not None:
+            newest = revision_or_404(profile, None)
+            spec = reading.spec
+            # a secret that stays is no difference
+            kept = {
+                name: newest.secrets.get(name, "") for name, value in draft.secrets.items() if value is None
+            }
+            mine = ServeSpec(**{**spec.__dict__, "secrets": {**spec.secrets, **kept}})
+            more["conflict"] = {"newest": newest, "changes": changes(newest.spec, mine)}
+        if request.htmx:
+            context = form_context(draft, notes, spec=reading.spec, profile=profile, oob=True, **more)
+            response = render(request, "engines/profiles/preview.html", context, status=refused.status)
+        else:
+            lost = any(row.secret and row.value for row in draft.variables)
+            response = self._page(
+                request, profile, draft, notes, status=refused.status, secrets_lost=lost, **more
+            )
+        response["Cache-Control"] = "no-store"
+        return response
+
+
+class ProfilePreview(PermissionView):
+    """The command, and a sentence beside each field that needs one, while somebody types."""
+
+    permission = "profile.change"
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        draft = Draft.from_post(request.POST)
+        reading = draft.reading()
+        notes = said(note for note in reading.notes if note.code != "model_missing")
+        context = form_context(draft, notes, spec=reading.spec, oob=True)
+        response = render(request, "engines/profiles/preview.html", context)
+        response["Cache-Control"] = "no-store"
+        return response
+
+
+class ProfileImport(PermissionView):
+    """A pasted command becomes the form of a new profile; what was not understood is said."""
+
+    permission = "profile.change"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        return render(request, "engines/profiles/import.html", {"text": "", "sentences": []})
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        text = request.POST.get("command", "")
+        command = read_text(text)
+        sentences = [Said(note.text(_), said([note])[note.field][0].tone) for note in command.notes]
+        if not command.understood:
+            context = {"text": text, "sentences": sentences}
+            return render(request, "engines/profiles/import.html", context, status=400)
+        draft = Draft.from_command(command)
+        if command.spec.secrets:
+            names = ", ".join(command.spec.secrets)
+            sentence = _("Enter the values of these secrets again: %(names)s.") % {"names": names}
+            sentences.append(Said(sentence, "warn"))
+        reading = draft.reading()
+        context = form_context(
+            draft,
+            said(note for note in reading.notes if note.code != "model_missing"),
+            spec=reading.spec,
+            profile=None,
+            models=known_models(request.user),
+            imported=sentences,
+        )
+        response = render(request, "engines/profiles/form.html", context)
+        response["Cache-Control"] = "no-store"
+        return response
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10
