@@ -66,3 +66,17 @@ def touch_engine(engine_id: int) -> None:
     from engines.models import Engine
 
     Engine.objects.filter(pk=engine_id).update(seq=next_seq())
+
+
+def note_reason(engine: Engine, code: str, text: str) -> bool:
+    """Say why an engine is as it is without a change of state; True if that is news."""
+    from engines.models import Engine
+
+    if (engine.reason_code, engine.reason) == (code, text):
+        return False
+    changed = Engine.objects.filter(pk=engine.pk, observed=engine.observed).update(
+        reason_code=code, reason=text, seq=next_seq()
+    )
+    if changed:
+        engine.reason_code, engine.reason = code, text
+    return bool(changed)

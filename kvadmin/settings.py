@@ -270,6 +270,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 5.0,
         "options": {"expires": 10},
     },
+    "reconcile-engines": {
+        "task": "engines.tasks.reconcile.reconcile_engines",
+        "schedule": 5.0,
+        "options": {"expires": 5},
+    },
     "roll-up-samples": {
         "task": "engines.tasks.rollup.roll_up_samples",
         "schedule": 15.0,

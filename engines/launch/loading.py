@@ -15,6 +15,7 @@ from engines.launch.identity import identity_of, record, take_files
 from engines.launch.scan import Scan
 from engines.models import Engine, EngineStart
 from engines.operations.base import Again, Context, Done, Step, StepFailed
+from engines.ssh.errors import HostFileMissing
 from engines.ssh.session import Session
 from engines.states import touch_engine
 from engines.vllm import log
@@ -166,7 +167,10 @@ def read_log(session: Session, start: EngineStart, *, last: bool) -> None:
     if not start.log_path:
         return
     for _piece in range(64):
-        data = session.read_range(start.log_path, start.log_offset, _PIECE)
+        try:
+            data = session.read_range(start.log_path, start.log_offset, _PIECE)
+        except HostFileMissing:
+            return
         whole = log.whole_lines(data, last=last and len(data) < _PIECE, limit=_PIECE)
         if not whole:
             return

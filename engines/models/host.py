@@ -23,7 +23,8 @@ class Host(models.Model):
 
     ``host_key`` is the pinned key ("type base64"); ``offered_key`` is one that the host showed and
     that nobody has confirmed. With a changed key both are set and the state is ``blocked``.
-    ``facts`` is the last probe's result as engines.probe describes it.
+    ``facts`` is the last probe's result as engines.probe describes it. ``misses`` counts the looks in a
+    row that could not reach it (see engines/launch/reconcile.py).
     """
 
     name = models.CharField(_("name"), max_length=100, unique=True)
@@ -49,6 +50,7 @@ class Host(models.Model):
     state = models.CharField(_("state"), max_length=12, choices=HostState, default=HostState.NEW)
     state_text = models.TextField(blank=True, default="")
     last_seen_at = models.DateTimeField(_("last seen"), null=True)
+    misses = models.PositiveIntegerField(default=0)
     boot_id = models.CharField(max_length=36, blank=True, default="")
     facts = models.JSONField(default=dict)
     facts_at = models.DateTimeField(null=True)

@@ -4,8 +4,9 @@
 
 version, model, architecture, max_model_len, weights_gib, kv_gib, kv_tokens, max_concurrency, compile_s,
 graphs_s, graphs_gib, init_s: figures, each absent until the log tells. phase, done, total: how far the
-start is. listening: the server accepts requests. problems: [{"id", "line", "loud"}], in order.
-exception: what the last traceback ended with, unless it only points elsewhere. warnings: [{"id", "line"}].
+start is; reached: the same as a share, 0 to 1. listening: the server accepts requests. problems:
+[{"id", "line", "loud"}], in order. exception: what the last traceback ended with, unless it only points
+elsewhere. warnings: [{"id", "line"}].
 """
 
 from __future__ import annotations
@@ -119,7 +120,11 @@ def read(facts: dict[str, Any], text: str) -> dict[str, Any]:
 
 
 def progress(facts: dict[str, Any]) -> float:
-    """How far the start is, 0 to 1."""
+    """How far the start is, 0 to 1; never less than before."""
+    return facts.get("reached", 0.0)
+
+
+def _share(facts: dict[str, Any]) -> float:
     low, high = PHASES.get(facts.get("phase", "begin"), (0.0, 0.0))
     done, total = facts.get("done"), facts.get("total")
     return low + (high - low) * (done / total if done is not None and total else 0.0)
@@ -154,6 +159,8 @@ def _phase(facts: dict[str, Any], name: str, done: int | None = None, total: int
             facts["problems"] = [one for one in facts["problems"] if one["id"] not in _WEAK]
     facts["phase"] = name
     facts["done"], facts["total"] = done, total
+    # some phases come in rounds: CUDA graphs are captured once for each kind
+    facts["reached"] = max(facts.get("reached", 0.0), _share(facts))
 
 
 def _read_line(facts: dict[str, Any], raw: str) -> None:

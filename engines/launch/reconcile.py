@@ -1,0 +1,346 @@
+"""Compares what engines should be with what their host shows, and mends the difference.
+
+One look per host for all its engines. Safe to run twice at once: each engine is under an advisory lock,
+and every change of state is a compare-and-set on what was seen before the look.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+from django.db.models import F
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from engines.actions.start_engine import StartEngine
+from engines.actions.stop_engine import StopEngine
+from engines.choices import DesiredState, EngineState, Launcher, OperationKind
+from engines.launch import remote
+from engines.launch.decide import BACKOFF_S, Act, Change, Seen, decide, failures_in_a_row
+from engines.launch.ending import close_start, last_lines
+from engines.launch.endpoint import Answer, Endpoint
+from engines.launch.identity import identity_of, record, take_files
+from engines.launch.loading import read_log
+from engines.launch.scan import Scan
+from engines.models import Engine, EngineStart, Host
+from engines.operations.begin import begin_operation
+from engines.operations.runner import advisory_lock
+from engines.ssh.errors import HostError
+from engines.ssh.session import Session, session_for
+from engines.states import note_reason
+from engines.vllm import log
+from engines.vllm.failures import explain
+from kvadmin.actions import ActionError, Actor
+
+logger = logging.getLogger(__name__)
+
+HOST_LOCK = 7102
+ENGINE_LOCK = 7103
+#: looks in a row that must fail before an engine counts as unreachable
+MISSES = 3
+#: exit statuses of a vLLM that was asked to end
+_ASKED_TO_END = {0, 130, 143}
+_TAIL = 65536
+_ACTIVE = (
+    EngineState.STARTING,
+    EngineState.LOADING,
+    EngineState.READY,
+    EngineState.DRAINING,
+    EngineState.STOPPING,
+)
+
+Connect = Callable[[Host], Session]
+
+
+def hosts_to_reconcile() -> list[int]:
+    """Hosts that have an engine which was ever started or adopted."""
+    return list(
+        Engine.objects.exclude(current_start=None).order_by("host").values_list("host", flat=True).distinct()
+    )
+
+
+def reconcile_host(host_id: int, *, connect: Connect = session_for) -> bool:
+    """One look at one host and what follows from it. False when another one is looking already."""
+    with advisory_lock(HOST_LOCK, host_id) as got:
+        if not got:
+            return False
+        host = Host.objects.filter(pk=host_id).first()
+        if host is None:
+            return False
+        engines = list(
+            host.engines.exclude(current_start=None).select_related(
+                "host", "revision", "environment", "current_start", "current_start__revision"
+            )
+        )
+        for engine in engines:
+            engine.current_start.engine = engine
+        try:
+            session = connect(host)
+            seen = remote.scan(session, [identity_of(engine.current_start) for engine in engines])
+        except HostError as error:
+            _missed(host, engines, error)
+            return True
+        Host.objects.filter(pk=host.pk).update(misses=0, boot_id=seen.boot_id, last_seen_at=timezone.now())
+        answers = _ask(engines, seen)
+        for engine in engines:
+            with advisory_lock(ENGINE_LOCK, engine.pk) as mine:
+                if mine and _unchanged(engine):
+                    _reconcile_engine(session, engine, seen, answers.get(engine.pk))
+        _end_strays(session, host, seen)
+        return True
+
+
+def _unchanged(engine: Engine) -> bool:
+    """Nothing has happened to the engine since the look, and no operation is looking after it."""
+    now = Engine.objects.filter(pk=engine.pk).values("observed", "current_start_id", "desired").first()
+    return (
+        now is not None
+        and now["observed"] == engine.observed
+        and now["current_start_id"] == engine.current_start_id
+        and now["desired"] == engine.desired
+        and not engine.operations.active().exists()
+    )
+
+
+def _missed(host: Host, engines: list[Engine], error: HostError) -> None:
+    Host.objects.filter(pk=host.pk).update(misses=F("misses") + 1)
+    if host.misses + 1 < MISSES:
+        return
+    for engine in engines:
+        with advisory_lock(ENGINE_LOCK, engine.pk) as mine:
+            if mine and _unchanged(engine):
+                engine.move(
+                    EngineState.UNREACHABLE,
+                    only_from=_ACTIVE,
+                    reason_code=error.code,
+                    reason=error.message,
+                    start=engine.current_start,
+                )
+
+
+def _seen_of(engine: Engine, seen: Scan) -> Seen:
+    identity = identity_of(engine.current_start)
+    files = seen.files_of(identity)
+    leader = seen.leader(identity)
+    wrapper = (files.wrapper, files.wrapper_ticks)
+    members = [one for one in seen.members(identity) if leader is None or one.pid != leader.pid]
+    return Seen(
+        same_boot=(identity.boot_id or files.boot_id or seen.boot_id) == seen.boot_id,
+        leader=leader is not None,
+        wrapper=any((one.pid, one.ticks) == wrapper for one in members),
+        others=sum((one.pid, one.ticks) != wrapper for one in members),
+    )
+
+
+def _ask(engines: list[Engine], seen: Scan) -> dict[int, Answer]:
+    """/health of every engine that may be serving, side by side."""
+    asked = [
+        engine
+        for engine in engines
+        if engine.current_start.ready_at is not None
+        and engine.observed in {EngineState.READY, EngineState.UNREACHABLE, EngineState.DRAINING}
+        and seen.leader(identity_of(engine.current_start)) is not None
+    ]
+    if not asked:
+        return {}
+    with ThreadPoolExecutor(max_workers=min(8, len(asked))) as pool:
+        answers = pool.map(lambda engine: Endpoint(engine.base_url, timeout_s=4).health(), asked)
+        return {engine.pk: answer for engine, answer in zip(asked, answers, strict=True)}
+
+
+def _reconcile_engine(session: Session, engine: Engine, seen: Scan, answer: Answer | None) -> None:
+    start = engine.current_start
+    fields = take_files(start, seen.files_of(identity_of(start)))
+    if fields:
+        start.save(update_fields=fields)
+    act = decide(
+        engine.observed,
+        seen=_seen_of(engine, seen),
+        ended=start.ended_at is not None,
+        was_ready=start.ready_at is not None,
+        stop_asked=_stop_asked(engine, start),
+    )
+    try:
+        _do(act, session, engine, seen, answer)
+    except HostError as error:
+        # what could not be done now is found again at the next look
+        logger.warning("engine %s: %s: %s", engine.pk, act, error.message)
+        return
+    except ActionError as error:
+        logger.info("engine %s: %s: %s", engine.pk, act, error.message)
+        return
+    if act in {Act.NOTHING, Act.ENDED, Act.REBOOTED, Act.CLOSE}:
+        keep_running(engine)
+
+
+def _do(act: Act, session: Session, engine: Engine, seen: Scan, answer: Answer | None) -> None:
+    start = engine.current_start
+    match act:
+        case Act.ASK if answer is not None:
+            _answered(engine, seen, answer)
+        case Act.RESUME:
+            begin_operation(
+                OperationKind.START,
+                actor=Actor.system(),
+                host=engine.host,
+                engine=engine,
+                parameters={"resume": start.pk},
+            )
+        case Act.STOP:
+            StopEngine(Actor.system(), engine).run()
+        case Act.END_SURVIVORS:
+            after, left = remote.end_all(session, identity_of(start))
+            if not left:
+                _ended(session, engine, after)
+        case Act.ENDED:
+            _ended(session, engine, seen)
+        case Act.REBOOTED:
+            _rebooted(session, engine)
+        case Act.CLOSE:
+            close_start(start, seen, last_lines(session, start))
+
+
+def _stop_asked(engine: Engine, start: EngineStart) -> bool:
+    if engine.desired != DesiredState.STOPPED:
+        return False
+    ordered = [OperationKind.STOP, OperationKind.DRAIN]
+    return engine.operations.filter(kind__in=ordered, created_at__gte=start.created_at).exists()
+
+
+def _answered(engine: Engine, seen: Scan, answer: Answer) -> None:
+    """The process lives; what it says over HTTP decides between ready and a reason."""
+    start = engine.current_start
+    if record(start, seen.members(identity_of(start))):
+        start.save(update_fields=["processes"])
+    if answer.status == 200:
+        if not engine.move(
+            EngineState.READY,
+            only_from=(EngineState.UNREACHABLE, EngineState.DRAINING),
+            reason_code="answers_again",
+            reason=_("The same process answers again."),
+            start=start,
+        ) and engine.reason_code in {"unhealthy", "not_answering"}:
+            note_reason(engine, "", "")
+        return
+    if answer.status is not None:
+        code, text = "unhealthy", _("It answers /health with %(status)d.") % {"status": answer.status}
+    else:
+        code = "not_answering"
+        text = _("Its process runs, but %(url)s does not answer (%(error)s).") % {
+            "url": engine.base_url,
+            "error": answer.error,
+        }
+    note_reason(engine, code, text)
+
+
+def _ended(session: Session, engine: Engine, seen: Scan) -> None:
+    """Nothing is left of the start: write down how it ended, and what that makes of the engine."""
+    start = engine.current_start
+    was_ready = start.ready_at is not None
+    cause = _cause(session, start, was_ready)
+    close_start(start, seen, last_lines(session, start))
+    if _stop_asked(engine, start):
+        engine.move(EngineState.STOPPED, only_from=_LEFT, start=start)
+        return
+    if start.exit_status in _ASKED_TO_END and was_ready:
+        engine.move(
+            EngineState.STOPPED,
+            only_from=_LEFT,
+            reason_code="ended_outside",
+            reason=_("It was ended on the host, not from here (exit status %(status)d).")
+            % {"status": start.exit_status},
+            start=start,
+        )
+        return
+    code, message, remedy = explain(cause, start.exit_status)
+    start.facts["cause"] = {"code": code, "line": cause.line, "text": message, "remedy": remedy}
+    start.save(update_fields=["facts"])
+    engine.move(EngineState.FAILED, only_from=_LEFT, reason_code=code, reason=message, start=start)
+
+
+_LEFT = (*_ACTIVE, EngineState.UNREACHABLE)
+
+
+def _cause(session: Session, start: EngineStart, was_ready: bool) -> log.Cause:
+    """Why it ended: from the whole log for a start, from the log's end for one that had served."""
+    if start.launcher == Launcher.ADOPTED and not start.log_path:
+        return log.Cause("unknown", "", {})
+    if was_ready:
+        return log.cause(log.read({}, remote.tail_text(session, start.log_path, 400, _TAIL)))
+    read_log(session, start, last=True)
+    start.save(update_fields=["facts", "log_offset"])
+    return log.cause(start.facts)
+
+
+def _rebooted(session: Session, engine: Engine) -> None:
+    """The host was restarted: nothing of the start can be left."""
+    start = engine.current_start
+    close_start(start, None, last_lines(session, start))
+    if not engine.keep_running and engine.desired == DesiredState.RUNNING:
+        Engine.objects.filter(pk=engine.pk).update(desired=DesiredState.STOPPED)
+        engine.desired = DesiredState.STOPPED
+    engine.move(
+        EngineState.STOPPED,
+        only_from=_LEFT,
+        reason_code="host_rebooted",
+        reason=_("Its host was restarted."),
+        start=start,
+    )
+
+
+def _end_strays(session: Session, host: Host, seen: Scan) -> None:
+    """Processes of earlier starts of engines on this host, whose engine has moved on."""
+    strays = (
+        EngineStart.objects.filter(marker__in=seen.markers(), engine__host=host)
+        .exclude(engine__current_start=F("pk"))
+        .select_related("engine")
+    )
+    for start in strays:
+        if not start.engine.operations.active().exists():
+            logger.warning("ending processes that start %s had left", start.pk)
+            try:
+                remote.end_all(session, identity_of(start))
+            except HostError as error:
+                logger.warning("start %s: %s", start.pk, error.message)
+
+
+def keep_running(engine: Engine) -> None:
+    """Start an engine again that should be running, later each time, and not for ever."""
+    engine.refresh_from_db(fields=["observed", "desired", "keep_running", "reason_code", "state_at"])
+    if (
+        not engine.keep_running
+        or engine.desired != DesiredState.RUNNING
+        or engine.observed not in {EngineState.FAILED, EngineState.STOPPED}
+        or engine.reason_code == "flapping"
+        or engine.operations.active().exists()
+    ):
+        return
+    rows = engine.transitions.select_related("operation")[:60]
+    changes = [
+        Change(
+            to=row.to_state,
+            at=row.at.timestamp(),
+            by_person=row.operation is not None and row.operation.source != "system",
+            crash=row.to_state == EngineState.FAILED or row.reason_code == "ended_outside",
+        )
+        for row in rows
+    ]
+    crashes = failures_in_a_row(changes, timezone.now().timestamp())
+    if crashes > len(BACKOFF_S):
+        note_reason(
+            engine,
+            "flapping",
+            _("It failed %(count)d times in a row and is not started again by itself. Last: %(reason)s")
+            % {"count": crashes, "reason": engine.reason},
+        )
+        return
+    wait = timedelta(seconds=BACKOFF_S[crashes - 1] if crashes else 0)
+    if timezone.now() - engine.state_at < wait:
+        return
+    try:
+        StartEngine(Actor.system(), engine).run()
+    except ActionError as error:
+        logger.info("engine %s is not started again: %s", engine.pk, error.message)

@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from engines.choices import DesiredState
+from engines.launch import reconcile
+from engines.models import Engine, Operation
+from engines.ssh.errors import HostUnreachable
+from engines.ssh.local import local_session
+
+
+@pytest.fixture
+def running(place):
+    """An engine that was started to ready."""
+    engine = place.engine()
+    Engine.objects.filter(pk=engine.pk).update(desired=DesiredState.RUNNING)
+    engine.refresh_from_db()
+    assert place.start(engine).state == "succeeded"
+    return engine
+
+
+def look(place, engine, times: int = 1, connect=None) -> None:
+    for _time in range(times):
+        assert reconcile.reconcile_host(place.host.pk, connect=connect or place.connect)
+    engine.refresh_from_db()
+    if engine.current_start:
+        engine.current_start.refresh_from_db()
+
+
+def unreachable(_host):
+    raise HostUnreachable("The host does not answer.")
+
+
+class OtherBoot:
+    """The host after a restart: another boot id, and the process gone."""
+
+    def __init__(self):
+        self.session = local_session()
+
+    def run(self, script, **options):
+        result = self.session.run(script, **options)
+        lines = result.stdout.splitlines()
+        if lines and lines[0].startswith("boot\t"):
+            kept = [line for line in lines[1:] if not line.startswith("proc\t")]
+            text = "\n".join(["boot\tffffffff-0000-0000-0000-000000000000", *kept]) + "\n"
+            return type(result)(result.status, text, result.stderr)
+        return result
+
+    def __getattr__(self, name):
+        return getattr(self.session, name)
+
+
+def test_a_healthy_engine_stays_as_it_is(place, running):
+    before = running.seq
+    look(place, running, 2)
+    assert running.observed == "ready"
+    assert running.seq == before
+    assert running.transitions.first().to_state == "ready"
+
+
+def test_workers_whose_leader_was_killed_alone_are_ended(place, running):
+    pids = [one.pid for one in place.processes(running)]
+    os.kill(running.current_start.pid, signal.SIGKILL)
+    look(place, running)
+    assert place.processes(running) == []
+    assert running.observed == "failed"
+    assert running.reason_code == "killed"
+    assert running.current_start.exit_status == 137
+    assert running.current_start.ended_at is not None
+    assert "Application startup complete" in running.current_start.last_lines
+    assert len(pids) == 4
+
+
+def test_all_of_it_killed_is_a_failure_without_an_exit_status(place, running):
+    for one in place.processes(running):
+        os.kill(one.pid, signal.SIGKILL)
+    look(place, running)
+    assert running.observed == "failed"
+    assert running.reason_code == "process_gone"
+    assert running.current_start.exit_status is None
+
+
+def test_an_engine_ended_on_its_host_is_stopped_and_says_so(place, running):
+    os.kill(running.current_start.pid, signal.SIGTERM)
+    for _try in range(20):
+        look(place, running)
+        if running.observed != "ready":
+            break
+    assert running.observed == "stopped"
+    assert running.reason_code == "ended_outside"
+
+
+def test_an_unreachable_host_is_not_a_dead_engine(place, running):
+    pids = [one.pid for one in place.processes(running)]
+    look(place, running, 2, connect=unreachable)
+    assert running.observed == "ready"
+    look(place, running, connect=unreachable)
+    assert running.observed == "unreachable"
+    assert running.reason == "The host does not answer."
+    assert [one.pid for one in place.processes(running)] == pids
+    assert not running.operations.exclude(kind="start").exists()
+
+    look(place, running)
+    assert running.observed == "ready"
+    place.host.refresh_from_db()
+    assert place.host.misses == 0
+
+
+def test_an_engine_that_ended_while_its_host_was_out_of_reach_is_found_ended(place, running):
+    look(place, running, 3, connect=unreachable)
+    os.kill(running.current_start.pid, signal.SIGKILL)
+    look(place, running)
+    assert running.observed == "failed"
+
+
+def test_a_restarted_host_stops_its_engines(place, running):
+    look(place, running, connect=lambda _host: OtherBoot())
+    assert running.observed == "stopped"
+    assert running.reason_code == "host_rebooted"
+    assert running.desired == "stopped"
+    assert not running.operations.active().exists()
+
+
+def test_a_restarted_host_starts_those_that_are_kept_running(place, running):
+    Engine.objects.filter(pk=running.pk).update(keep_running=True)
+    look(place, running, connect=lambda _host: OtherBoot())
+    operation = running.operations.active().get()
+    assert operation.kind == "start"
+    assert operation.source == "system"
+    assert running.observed == "starting"
+
+
+def test_a_kept_engine_that_crashed_starts_again_after_a_wait(place, running):
+    Engine.objects.filter(pk=running.pk).update(keep_running=True)
+    os.kill(running.current_start.pid, signal.SIGKILL)
+    look(place, running, 2)
+    assert running.observed == "failed"
+    assert not running.operations.active().exists()
+    Engine.objects.filter(pk=running.pk).update(state_at=timezone.now() - timedelta(seconds=6))
+    look(place, running)
+    assert running.operations.active().get().kind == "start"
+
+
+def test_an_engine_that_keeps_failing_is_given_up_with_a_reason(place):
+    engine = place.engine(keep_running=True, fail="exit")
+    Engine.objects.filter(pk=engine.pk).update(desired=DesiredState.RUNNING)
+    for _time in range(6):
+        place.start(engine)
+        assert engine.observed == "failed"
+    Engine.objects.filter(pk=engine.pk).update(state_at=timezone.now() - timedelta(hours=1))
+    look(place, engine)
+    assert engine.reason_code == "flapping"
+    assert "6 times" in engine.reason
+    look(place, engine)
+    assert not engine.operations.active().exists()
+
+
+def test_a_start_whose_operation_was_lost_is_taken_up_where_it_is(place):
+    engine = place.engine(ready_after="1.5")
+    engine.move("starting", only_from=("stopped",))
+    operation = place.drive(place.begin("start", engine), until="load")
+    Operation.objects.filter(pk=operation.pk).update(state="failed")
+    Engine.objects.filter(pk=engine.pk).update(observed="failed")
+    before = [one.pid for one in place.processes(engine)]
+
+    look(place, engine)
+    resumed = engine.operations.active().get()
+    assert resumed.parameters == {"resume": engine.current_start.pk}
+    assert place.drive(resumed).state == "succeeded"
+    engine.refresh_from_db()
+    assert engine.observed == "ready"
+    assert engine.starts.count() == 1
+    assert set(before) <= {one.pid for one in place.processes(engine)}
+
+
+def test_a_stop_that_lost_its_host_is_finished_when_the_host_is_back(place, running):
+    Operation.objects.create(kind="stop", host=place.host, engine=running, state="failed")
+    Engine.objects.filter(pk=running.pk).update(desired="stopped", observed="unreachable")
+    look(place, running)
+    assert place.drive(running.operations.active().get()).state == "succeeded"
+    assert place.processes(running) == []
+
+
+def test_processes_of_an_earlier_start_are_ended(place, running):
+    old = running.current_start
+    Engine.objects.filter(pk=running.pk).update(current_start=None, observed="stopped")
+    running.refresh_from_db()
+    other = place.engine()
+    place.start(other)
+    look(place, other)
+    running.current_start = old
+    running.save()
+    assert place.processes(running) == []
+    assert len(place.processes(other)) == 4
+
+
+def test_an_engine_that_lives_and_does_not_answer_says_so(place, running):
+    place.tell(running, health=503)
+    look(place, running)
+    assert running.observed == "ready"
+    assert running.reason_code == "unhealthy"
+    place.tell(running, health=200)
+    look(place, running)
+    assert running.reason_code == ""
+
+
+def test_an_engine_with_an_operation_is_left_to_it(place, running):
+    place.begin("stop", running)
+    os.kill(running.current_start.pid, signal.SIGKILL)
+    look(place, running)
+    assert running.observed == "ready"
+
+
+def test_what_runs_without_kvadmin_is_found_by_a_new_process(place, running):
+    """Nothing but the database and the host tells kvadmin what runs: no memory of ours is needed."""
+    pids = [one.pid for one in place.processes(running)]
+    reconcile.reconcile_host(place.host.pk, connect=lambda _host: local_session())
+    running.refresh_from_db()
+    assert running.observed == "ready"
+    assert [one.pid for one in place.processes(running)] == pids
+
+
+def test_a_start_folder_that_was_removed_does_not_hide_its_processes(place, running):
+    shutil.rmtree(running.current_start.directory)
+    look(place, running)
+    assert running.observed == "ready"
+    assert place.stop(running).state == "succeeded"
+    assert place.processes(running) == []
