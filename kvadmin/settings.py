@@ -285,6 +285,21 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 1800.0,
         "options": {"expires": 1800},
     },
+    "sample-hosts": {
+        "task": "engines.tasks.hosts.sample_hosts",
+        "schedule": 60.0,
+        "options": {"expires": 55},
+    },
+    "probe-hosts": {
+        "task": "engines.tasks.hosts.probe_hosts",
+        "schedule": 6 * 3600.0,
+        "options": {"expires": 3600},
+    },
+    "trim-gpu-samples": {
+        "task": "engines.tasks.hosts.trim_gpu_samples",
+        "schedule": 3600.0,
+        "options": {"expires": 3600},
+    },
 }
 
 REST_FRAMEWORK = {

@@ -1,4 +1,5 @@
 from engines.models.engine import Engine, EngineStart, Transition
+from engines.models.gpu import GpuSample
 from engines.models.host import Host, VllmEnvironment
 from engines.models.operation import Operation, OperationLine, OperationStep
 from engines.models.profile import Profile, Revision
@@ -6,6 +7,7 @@ from engines.models.profile import Profile, Revision
 __all__ = [
     "Engine",
     "EngineStart",
+    "GpuSample",
     "Host",
     "Operation",
     "OperationLine",

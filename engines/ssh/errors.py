@@ -4,9 +4,13 @@ from __future__ import annotations
 
 
 class HostError(Exception):
-    """Base. ``code`` is stable; ``remedy`` says what a person can do."""
+    """Base. ``code`` is stable; ``remedy`` says what a person can do.
+
+    ``hop`` is the name of the host that gave the error, which may be a jump host in between.
+    """
 
     code = "host_error"
+    hop = ""
 
     def __init__(self, message: str, *, remedy: str = ""):
         super().__init__(message)

@@ -196,7 +196,11 @@ def connect(login: Login) -> Connection:
     transports: list[paramiko.Transport] = []
     try:
         for hop in login.hops:
-            transports.append(_enter(hop, transports[-1] if transports else None))
+            try:
+                transports.append(_enter(hop, transports[-1] if transports else None))
+            except HostError as error:
+                error.hop = hop.name
+                raise
     except BaseException:
         for transport in reversed(transports):
             transport.close()

@@ -5,6 +5,6 @@ provisioning that did not succeed. reconcile: desired against observed. hosts: s
 poll: reading /metrics. rollup: partitions, rollups, retention.
 """
 
-from engines.tasks import contact, operations, poll, provision, reconcile, rollup
+from engines.tasks import contact, hosts, operations, poll, provision, reconcile, rollup
 
-__all__ = ["contact", "operations", "poll", "provision", "reconcile", "rollup"]
+__all__ = ["contact", "hosts", "operations", "poll", "provision", "reconcile", "rollup"]

@@ -21,6 +21,7 @@ from engines.ssh.errors import (
 from engines.ssh.local import local_session
 from engines.ssh.pool import PooledLine
 from engines.ssh.shell import ShellSession
+from tests.support.processes import end_processes, processes_with, wait_until
 from tests.support.sshd import USERS
 
 
@@ -33,28 +34,6 @@ def session(request):
     if request.param == "local":
         return local_session()
     return over_ssh(request.getfixturevalue("sshd"), request.param)
-
-
-def processes_with(text: str) -> list[str]:
-    """Command lines of living processes that contain ``text``."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if text in line:
-            found.append(line)
-    return found
-
-
-def wait_until(check, seconds: float = 10) -> bool:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if check():
-            return True
-        time.sleep(0.05)
-    return check()
 
 
 AWKWARD = [
@@ -236,7 +215,7 @@ def test_a_cut_connection_is_unreachable_and_the_next_run_works(sshd):
     thread.join(20)
     assert [type(error) for error in errors] == [HostUnreachable]
     assert session.run("echo again").stdout == "again\n"
-    session.run('pkill -f "sleep $1"', args=[mark])
+    end_processes(f"sleep {mark}")
 
 
 def test_a_connection_cut_while_idle_is_not_noticed_by_the_caller(sshd):
