@@ -212,6 +212,11 @@ STORAGES = {
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"},
 }
 STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "kvadmin.staticfiles.PackageFileFinder",
+]
 
 # A request that came over TLS, here or at a trusted proxy, gets secure cookies from
 # kvadmin.middleware.Forwarded; a proxy's plain neighbour on loopback can still sign in.
