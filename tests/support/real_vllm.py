@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 
 from engines.provision import scripts
-
 from kvadmin.env import BASE_DIR
 
 VERSION = "0.32.0"
