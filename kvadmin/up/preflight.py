@@ -103,7 +103,11 @@ def port_holder(port: int) -> str:
             continue
     wanted = {f"socket:[{inode}]" for inode in inodes}
     for pid in proc.every_pid():
-        if wanted & set(proc.open_files(pid)):
+        try:
+            links = {os.readlink(entry) for entry in (proc.PROC / str(pid) / "fd").iterdir()}  # noqa: PTH115
+        except OSError:
+            continue
+        if links & wanted:
             return f"process {pid} ({proc.command_line(pid)[:120]})"
     return ""
 

@@ -1,5 +1,0 @@
-"""Pages: engines."""
-
-from django.urls import URLPattern
-
-urlpatterns: list[URLPattern] = []

@@ -1,0 +1,131 @@
+"""An engine's log: tail live, page back, search, download. Read in ranges from the host, never whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.utils.translation import gettext as _
+from django.views import View
+
+from engines import logs
+from engines.models import Engine, EngineStart
+from engines.ssh.errors import HostError
+from engines.views.engines.detail import engine_context
+from kvadmin.sse import Event, Read, event_stream, last_event_id
+from kvadmin.views.base import PermissionView
+
+#: lines shown at first, bytes of one page back, and how often the tail looks for more
+TAIL_LINES, PAGE_BYTES, TAIL_EVERY_S = 400, 65_536, 1.0
+
+
+def start_of(request: HttpRequest, pk: int) -> EngineStart:
+    """The start whose log is asked for (``start=number``), the newest by default."""
+    engine = get_object_or_404(Engine.objects.visible_to(request.user).select_related("host"), pk=pk)
+    starts = engine.starts.select_related("engine__host")
+    wanted = request.GET.get("start", "")
+    start = starts.filter(number=int(wanted)).first() if wanted.isdigit() else starts.first()
+    if start is None or not start.log_path:
+        raise Http404(_("There is no log of this start."))
+    return start
+
+
+def _chunk(chunk: logs.Chunk) -> dict[str, Any]:
+    return {"start": chunk.start_offset, "end": chunk.end_offset, "text": chunk.text}
+
+
+class EngineLogView(PermissionView, View):
+    permission = "engine.log"
+
+    def get(self, request: HttpRequest, pk: int) -> HttpResponse:
+        context = engine_context(request, pk)
+        starts = context["engine"].starts.all()
+        wanted = request.GET.get("start", "")
+        start = starts.filter(number=int(wanted)).first() if wanted.isdigit() else starts.first()
+        context.update(starts=starts[:50], start=start, tab="engine_log")
+        if start is not None and start.log_path:
+            try:
+                context["chunk"] = logs.tail(start, lines=TAIL_LINES)
+            except HostError as error:
+                context["trouble"] = f"{error.message} {error.remedy}".strip()
+        return render(request, "engines/engine_log.html", context)
+
+
+class LogChunkView(PermissionView, View):
+    """JSON {"start", "end", "text"}: the log before ``before`` or after ``after`` (byte offsets)."""
+
+    permission = "engine.log"
+
+    def get(self, request: HttpRequest, pk: int) -> HttpResponse:
+        start = start_of(request, pk)
+        before, after = request.GET.get("before", ""), request.GET.get("after", "")
+        try:
+            if before.isdigit():
+                chunk = logs.before(start, int(before), PAGE_BYTES)
+            elif after.isdigit():
+                chunk = logs.after(start, int(after))
+            else:
+                chunk = logs.tail(start, lines=TAIL_LINES)
+        except HostError as error:
+            return JsonResponse({"error": error.message, "remedy": error.remedy}, status=503)
+        return JsonResponse(_chunk(chunk))
+
+
+class LogSearchView(PermissionView, View):
+    """JSON {"hits": [{"offset", "line"}], "more"}: lines that hold the text, found on the host."""
+
+    permission = "engine.log"
+
+    def get(self, request: HttpRequest, pk: int) -> HttpResponse:
+        start = start_of(request, pk)
+        needle = request.GET.get("q", "").strip()
+        if not needle:
+            return JsonResponse({"hits": [], "more": False})
+        try:
+            hits = logs.search(start, needle[:200], limit=200)
+        except HostError as error:
+            return JsonResponse({"error": error.message, "remedy": error.remedy}, status=503)
+        return JsonResponse(
+            {"hits": [{"offset": hit.offset, "line": hit.text} for hit in hits], "more": len(hits) >= 200}
+        )
+
+
+class LogStreamView(PermissionView, View):
+    """Server-sent events ``lines`` (new text; the id is the byte offset behind it) and ``trouble``."""
+
+    permission = "engine.log"
+
+    def get(self, request: HttpRequest, pk: int) -> StreamingHttpResponse:
+        start = start_of(request, pk)
+        begin = last_event_id(request) or request.GET.get("from", "")
+        offset = int(begin) if begin.isdigit() else 0
+
+        def read(offset: int) -> Read[int]:
+            try:
+                chunk = logs.after(start, offset)
+            except HostError as error:
+                return Read(offset, [Event(error.message, name="trouble")])
+            if not chunk.text:
+                return Read(offset)
+            return Read(chunk.end_offset, [Event(chunk.text, name="lines", id=str(chunk.end_offset))])
+
+        return event_stream(read, offset, every_s=TAIL_EVERY_S)
+
+
+class LogDownloadView(PermissionView, View):
+    permission = "engine.log"
+
+    def get(self, request: HttpRequest, pk: int) -> HttpResponse:
+        start = start_of(request, pk)
+        response = StreamingHttpResponse(self._pieces(start), content_type="text/plain; charset=utf-8")
+        response["Content-Disposition"] = f'attachment; filename="engine-{pk}-start-{start.number}.log"'
+        return response
+
+    @staticmethod
+    def _pieces(start: EngineStart) -> Iterator[bytes]:
+        offset = 0
+        while piece := logs.read(start, offset, 1_048_576):
+            offset += len(piece)
+            yield piece

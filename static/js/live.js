@@ -1,0 +1,39 @@
+// A part of a page that renews itself: <div data-live="URL" data-live-mark="…">. The server answers 204 while
+// nothing changed, otherwise the part anew. data-live-every is in milliseconds.
+async function renew(part) {
+  const url = new URL(part.dataset.live, window.location.href);
+  if (part.dataset.liveMark) url.searchParams.set("mark", part.dataset.liveMark);
+  const answer = await fetch(url);
+  if (answer.redirected) window.location.reload();
+  document.body.toggleAttribute("data-offline", !answer.ok);
+  if (answer.status !== 200) return part;
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").body.firstElementChild;
+  if (!fresh) return part;
+  const open = new Set([...part.querySelectorAll("details[open][id]")].map((one) => one.id));
+  for (const one of fresh.querySelectorAll("details[id]")) if (open.has(one.id)) one.open = true;
+  const log = part.querySelector("[data-keep-scroll]");
+  const stuck = !log || log.scrollTop + log.clientHeight >= log.scrollHeight - 8;
+  const top = log?.scrollTop ?? 0;
+  part.replaceWith(fresh);
+  const freshLog = fresh.querySelector("[data-keep-scroll]");
+  if (freshLog) freshLog.scrollTop = stuck ? freshLog.scrollHeight : top;
+  fresh.dispatchEvent(new CustomEvent("live:renewed", { bubbles: true }));
+  return fresh;
+}
+
+for (const start of document.querySelectorAll("[data-live]")) {
+  let part = start;
+  let busy = false;
+  setInterval(async () => {
+    if (document.hidden || busy || !part.isConnected) return;
+    if (part.querySelector("dialog[open], :focus-within:is(input, select, textarea)")) return;
+    busy = true;
+    try {
+      part = await renew(part);
+    } catch {
+      document.body.setAttribute("data-offline", "");
+    } finally {
+      busy = false;
+    }
+  }, Number(start.dataset.liveEvery || 2000));
+}

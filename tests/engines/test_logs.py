@@ -1,0 +1,106 @@
+from pathlib import Path
+
+import pytest
+from django.urls import reverse
+
+from engines import logs
+from engines.choices import HostAuth, HostKind
+from engines.models import EngineStart
+from tests.support.factories import EngineFactory, HostFactory
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def start(tmp_path):
+    """A start on this machine whose log is a file here."""
+    host = HostFactory(kind=HostKind.LOCAL, auth=HostAuth.NONE, address="", work_dir=str(tmp_path))
+    path = tmp_path / "log"
+    path.write_bytes(b"")
+    engine = EngineFactory(host=host)
+    return EngineStart.objects.create(engine=engine, number=1, log_path=str(path))
+
+
+def write(start, data):
+    Path(start.log_path).write_bytes(data)
+
+
+def test_pieces_read_backwards_join_to_the_whole_file(start):
+    whole = "".join(f"INFO line {n} 缓存\n" for n in range(9000)).encode()
+    write(start, whole)
+    chunk = logs.tail(start, lines=50)
+    assert chunk.text.count("\n") == 50
+    text, offset = chunk.text, chunk.start_offset
+    while offset:
+        piece = logs.before(start, offset, 20_000)
+        assert piece.end_offset == offset
+        assert piece.start_offset < offset
+        text, offset = piece.text + text, piece.start_offset
+    assert text.encode() == whole
+
+
+def test_following_gives_each_line_once_and_never_half_a_character(start):
+    write(start, "first\nsecond 缓".encode()[:-1])
+    chunk = logs.after(start, 0)
+    assert chunk.text == "first\n"
+    rest = logs.after(start, chunk.end_offset)
+    assert rest.text == "second "
+    write(start, "first\nsecond 缓存\n".encode())
+    assert logs.after(start, rest.end_offset).text == "缓存\n"
+
+
+def test_a_file_that_was_replaced_is_read_from_its_beginning(start):
+    write(start, b"new\n")
+    assert logs.after(start, 5000).text == "new\n"
+
+
+def test_no_file_and_an_empty_file_have_an_empty_tail(start):
+    assert logs.tail(start) == logs.Chunk(0, 0, "")
+    start.log_path += ".gone"
+    assert logs.tail(start) == logs.Chunk(0, 0, "")
+
+
+def test_search_finds_plain_text_and_says_where(start):
+    whole = b"one\nERROR a.*b $(touch /tmp/x)\nthree\nerror again\n"
+    write(start, whole)
+    hits = logs.search(start, "error")
+    assert [hit.offset for hit in hits] == [4, whole.index(b"error again")]
+    assert logs.search(start, "a.*b $(touch")[0].text.startswith("ERROR a.*b")
+    assert logs.search(start, "-e") == []
+
+
+def test_the_tail_of_a_big_file_reads_a_little(start, monkeypatch):
+    from engines.ssh.shell import ShellSession
+
+    with Path(start.log_path).open("wb") as file:
+        file.truncate(100_000_000)
+        file.seek(0, 2)
+        file.write(b"\nlast line\n")
+    asked = []
+    inner = ShellSession.read_range
+    monkeypatch.setattr(
+        ShellSession,
+        "read_range",
+        lambda self, path, offset, length: asked.append(length) or inner(self, path, offset, length),
+    )
+    assert logs.tail(start, lines=1).text == "last line\n"
+    assert sum(asked) <= logs.TAIL_BYTES
+
+
+def test_the_page_its_pieces_and_the_download(client, viewer, outsider, start):
+    write(start, b"INFO ready\n" * 2000)
+    page = reverse("engines:engine_log", args=[start.engine_id])
+    chunk = reverse("engines:engine_log_chunk", args=[start.engine_id])
+    download = reverse("engines:engine_log_download", args=[start.engine_id])
+    search = reverse("engines:engine_log_search", args=[start.engine_id])
+    client.force_login(outsider)
+    assert [client.get(url).status_code for url in (page, chunk, download, search)] == [403] * 4
+    client.force_login(viewer)
+    assert "INFO ready" in client.get(page).content.decode()
+    first = client.get(chunk, {"before": 11 * 100}).json()
+    assert first == {"start": 0, "end": 1100, "text": "INFO ready\n" * 100}
+    body = b"".join(client.get(download).streaming_content)
+    assert body == b"INFO ready\n" * 2000
+    found = client.get(search, {"q": "READY"}).json()
+    assert len(found["hits"]) == 200
+    assert found["more"]
