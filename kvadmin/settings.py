@@ -305,6 +305,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 3600.0,
         "options": {"expires": 3600},
     },
+    "trim-idempotency-records": {
+        "task": "kvadmin.tasks.trim_idempotency_records",
+        "schedule": 3600.0,
+        "options": {"expires": 3600},
+    },
 }
 
 REST_FRAMEWORK = {
@@ -324,7 +329,7 @@ REST_FRAMEWORK = {
     "URL_FORMAT_OVERRIDE": None,
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
-#: calls of one management token (or one person's browser) in one console process
+#: calls of one management token, or of one person's browser
 KVADMIN_API_RATES = {"read": "1200/min", "write": "300/min"}
 
 SPECTACULAR_SETTINGS = {

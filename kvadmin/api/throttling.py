@@ -13,7 +13,7 @@ from kvadmin.models import ManagementToken
 
 
 class TokenThrottle(SimpleRateThrottle):
-    """Reading and writing are counted apart; rates in settings.KVADMIN_API_RATES, per process."""
+    """Reading and writing are counted apart; rates in settings.KVADMIN_API_RATES. Without Valkey all pass."""
 
     scope = "read"
 
