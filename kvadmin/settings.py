@@ -342,6 +342,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "TokenScopeEnum": "kvadmin.models.token.TokenScope",
         "RoleEnum": "kvadmin.policies.Role",
+        "HostAuthEnum": "engines.choices.HostAuth",
         "HostKindEnum": "engines.choices.HostKind",
         "HostStateEnum": "engines.choices.HostState",
         "EngineStateEnum": "engines.choices.EngineState",

@@ -64,7 +64,7 @@ def whole_characters(data: bytes, offset: int, *, at_start: bool, at_end: bool) 
                 continue
             needed = 1 + (byte >= 0xC0) + (byte >= 0xE0) + (byte >= 0xF0)
             # a single character longer than what was asked for is given broken rather than never
-            if needed > back and last - back > first:
+            if needed > back and last - back > 0:
                 last -= back
             break
     return Piece(offset + first, offset + last, data[first:last].decode(errors="replace"))

@@ -44,6 +44,7 @@ from engines.vllm.masking import mask_arguments
 from kvadmin.api.base import ReadViewSet
 from kvadmin.api.problems import as_problem, problem_body
 from kvadmin.api.serializers import ProblemSerializer, StrictSerializer
+from kvadmin.models import User
 
 _ID = {"min_value": 1, "max_value": 2**63 - 1}
 
@@ -261,6 +262,16 @@ class EngineFilter(django_filters.FilterSet):
         fields: ClassVar = []
 
 
+def engines_for(user: User) -> QuerySet[Engine]:
+    """Engines that a person may see, with all that EngineSerializer shows."""
+    active = Operation.objects.active().filter(engine=OuterRef("pk"))
+    return (
+        Engine.objects.visible_to(user)
+        .select_related("host", "revision__profile", "environment", "current_start")
+        .annotate(operation_uuid=Subquery(active.values("uuid")[:1]))
+    )
+
+
 @extend_schema_view(list=extend_schema(summary="List engines"), retrieve=extend_schema(summary="One engine"))
 class EngineViewSet(ReadViewSet):
     permissions: ClassVar = {
@@ -286,12 +297,7 @@ class EngineViewSet(ReadViewSet):
     filterset_class = EngineFilter
 
     def get_queryset(self) -> QuerySet[Engine]:
-        active = Operation.objects.active().filter(engine=OuterRef("pk"))
-        return (
-            Engine.objects.visible_to(self.request.user)
-            .select_related("host", "revision__profile", "environment", "current_start")
-            .annotate(operation_uuid=Subquery(active.values("uuid")[:1]))
-        )
+        return engines_for(self.request.user)
 
     def _answer(self, engine: Engine, status: int = 200) -> Response:
         return Response(EngineSerializer(self.get_queryset().get(pk=engine.pk)).data, status=status)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import django_filters
 from django.db.models import QuerySet
@@ -104,13 +104,10 @@ class OperationFilter(django_filters.FilterSet):
 
 
 class EventStreamRenderer(BaseRenderer):
-    """Stands for text/event-stream where the format is agreed on; a problem is JSON all the same."""
+    """Stands for text/event-stream where the format is agreed on; the stream itself is not rendered."""
 
     media_type = "text/event-stream"
     format = "events"
-
-    def render(self, data: Any, *args: Any, **kwargs: Any) -> bytes:
-        return JSONRenderer().render(data)
 
 
 @extend_schema_view(

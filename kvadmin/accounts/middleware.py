@@ -10,6 +10,8 @@ from django.urls import reverse
 from django.utils import translation
 from django.utils.translation import gettext as _
 
+from kvadmin.api.problems import MEDIA_TYPE, problem_body
+
 
 class AccountLanguageMiddleware:
     """The language kept with the account goes before the browser's; after AuthenticationMiddleware."""
@@ -41,12 +43,13 @@ class NewPasswordMiddleware:
             return self.get_response(request)
         target = reverse("account_change_password")
         if request.path.startswith("/api/"):
-            detail = _("Set a new password in the console first.")
-            return JsonResponse(
-                {"type": "about:blank", "title": _("A new password is due"), "status": 403, "detail": detail},
-                status=403,
-                content_type="application/problem+json",
+            body = problem_body(
+                403,
+                "new_password_due",
+                _("A new password is due."),
+                _("Set a new password in the console first."),
             )
+            return JsonResponse(body, status=403, content_type=MEDIA_TYPE)
         if getattr(request, "htmx", False):
             response = HttpResponse()
             response["HX-Redirect"] = target

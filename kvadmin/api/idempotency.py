@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kvadmin.api.problems import MEDIA_TYPE, Problem
+from kvadmin.api.problems import Problem, ProblemResponse
 from kvadmin.models import IdempotencyRecord
 
 HEADER = "Idempotency-Key"
@@ -139,12 +139,8 @@ def stored_response(record: IdempotencyRecord) -> Response:
     headers = {REPLAYED: "true"}
     if body.get("location"):
         headers["Location"] = body["location"]
-    return Response(
-        body.get("data"),
-        status=status,
-        headers=headers,
-        content_type=MEDIA_TYPE if status >= 400 else None,
-    )
+    make = ProblemResponse if status >= 400 else Response
+    return make(body.get("data"), status=status, headers=headers)
 
 
 def trim() -> int:

@@ -15,6 +15,7 @@ from django.core.exceptions import PermissionDenied, RequestDataTooBig, Suspicio
 from django.http import Http404
 from django.utils.translation import gettext as _
 from rest_framework import exceptions
+from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
 
 from kvadmin.actions import ActionError
@@ -85,11 +86,20 @@ def _title(status: int) -> str:
     return titles.get(status) or HTTPStatus(status).phrase
 
 
+class ProblemResponse(Response):
+    """A problem is JSON, also where the address answers in another format."""
+
+    @property
+    def rendered_content(self) -> bytes:
+        self["Content-Type"] = MEDIA_TYPE
+        return JSONRenderer().render(self.data)
+
+
 def problem_response(problem: Problem) -> Response:
     body = problem_body(
         problem.status_code, problem.code, str(problem.detail), problem.remedy, problem.errors
     )
-    return Response(body, status=problem.status_code, headers=problem.headers, content_type=MEDIA_TYPE)
+    return ProblemResponse(body, status=problem.status_code, headers=problem.headers)
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response:

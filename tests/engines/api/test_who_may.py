@@ -34,6 +34,8 @@ LEAST = {
     "POST hosts/{id}/probe/": OPERATOR,
     "POST hosts/{id}/provision/": OPERATOR,
     "POST hosts/{id}/discover/": OPERATOR,
+    "GET hosts/{id}/discovered/": VIEWER,
+    "POST hosts/{id}/adopt/": OPERATOR,
     "GET hosts/{id}/environments/": VIEWER,
     "GET profiles/": VIEWER,
     "POST profiles/": OPERATOR,
