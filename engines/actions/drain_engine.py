@@ -6,7 +6,8 @@ from uuid import UUID
 
 from django.utils.translation import gettext as _
 
-from engines.actions.engine_states import refuse, refuse_blocked_host, set_desired
+from engines.actions.engine_states import refuse, set_desired
+from engines.actions.host_ready import refuse_unconfirmed
 from engines.choices import DesiredState, EngineState, OperationKind
 from engines.models import Engine, Operation
 from engines.operations.begin import begin_operation
@@ -29,7 +30,7 @@ class DrainEngine(Action[Operation]):
         return self.engine
 
     def check(self) -> None:
-        refuse_blocked_host(self.engine.host)
+        refuse_unconfirmed(self.engine.host)
         if not 0 <= self.limit_s <= 86400:
             raise Invalid(_("Give the requests between 0 seconds and a day."), field="limit_s")
         refuse(self.engine, unless=(EngineState.READY,))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.utils.translation import gettext as _
 
-from engines.choices import DesiredState, EngineState, HostState
-from engines.models import Engine, Host
+from engines.choices import DesiredState, EngineState
+from engines.models import Engine
 from engines.states import touch_engine
 from kvadmin.actions import Conflict
 
@@ -40,24 +40,6 @@ def refuse(engine: Engine, *, unless: tuple[EngineState, ...]) -> None:
         ),
     }[state]
     raise Conflict(sentence % name, code=f"engine_{state.value}", remedy=remedy)
-
-
-def refuse_blocked_host(host: Host) -> None:
-    """Conflict while nothing may be done on the host: its key is not confirmed, or has changed."""
-    if host.is_local:
-        return
-    if host.state == HostState.BLOCKED:
-        raise Conflict(
-            _("The host shows another key than the confirmed one; nothing is done on it."),
-            code="host_key_changed",
-            remedy=_("Find out why on the host's page, then confirm the new key or repair the host."),
-        )
-    if not host.host_key:
-        raise Conflict(
-            _("The host's key is not confirmed yet."),
-            code="host_key_unknown",
-            remedy=_("Compare and confirm its fingerprint on the host's page."),
-        )
 
 
 def set_desired(engine: Engine, desired: DesiredState) -> None:

@@ -6,7 +6,8 @@ from uuid import UUID
 
 from django.utils.translation import gettext as _
 
-from engines.actions.engine_states import refuse, refuse_blocked_host, set_desired
+from engines.actions.engine_states import refuse, set_desired
+from engines.actions.host_ready import refuse_unconfirmed
 from engines.choices import DesiredState, EngineState, OperationKind
 from engines.models import Engine, Operation
 from engines.operations.begin import begin_operation
@@ -31,7 +32,7 @@ class StartEngine(Action[Operation]):
 
     def check(self) -> None:
         engine = self.engine
-        refuse_blocked_host(engine.host)
+        refuse_unconfirmed(engine.host)
         if engine.revision_id is None:
             raise Conflict(
                 _("%(engine)s has no profile, so kvadmin cannot start it.") % {"engine": engine.name},

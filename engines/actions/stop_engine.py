@@ -7,7 +7,8 @@ from uuid import UUID
 from django.utils.translation import gettext as _
 
 from engines.actions.cancel_operation import CancelOperation
-from engines.actions.engine_states import refuse, refuse_blocked_host, set_desired
+from engines.actions.engine_states import refuse, set_desired
+from engines.actions.host_ready import refuse_unconfirmed
 from engines.choices import DesiredState, EngineState, OperationKind
 from engines.launch.ending import GRACE_S
 from engines.models import Engine, Operation
@@ -34,7 +35,7 @@ class StopEngine(Action[Operation]):
         return self.engine
 
     def check(self) -> None:
-        refuse_blocked_host(self.engine.host)
+        refuse_unconfirmed(self.engine.host)
         if not 0 <= self.grace_s <= 600:
             raise Invalid(_("Give the engine between 0 and 600 seconds."), field="grace_s")
         if self._starting() is None:

@@ -18,6 +18,7 @@ def identity_of(start: EngineStart) -> Identity:
         unit="" if adopted else start.unit or unit_name(start.engine_id, marker),
         session=0 if adopted else int(start.facts.get("session", 0)),
         records=frozenset((int(one["pid"]), int(one["ticks"])) for one in start.processes),
+        any_marker=adopted,
         leader=(start.pid, start.start_ticks) if start.pid and start.start_ticks else None,
     )
 

@@ -53,6 +53,11 @@ class Identity:
     session: int = 0
     records: frozenset[tuple[int, int]] = frozenset()
     leader: tuple[int, int] | None = None
+    #: an adopted engine's processes may carry the marker of whoever started them
+    any_marker: bool = False
+
+    def allows(self, process: Process) -> bool:
+        return self.any_marker or process.marker in {"", self.marker}
 
 
 @dataclass
@@ -95,26 +100,26 @@ class Scan:
             for process in self.processes.values()
             if process.marker == identity.marker
             or (identity.unit and process.unit == identity.unit)
-            or (same_boot and (process.pid, process.ticks) in records and not process.marker)
+            or (same_boot and (process.pid, process.ticks) in records and identity.allows(process))
         }
         sessions = {identity.session, files.wrapper if files.launcher == "session" else 0} - {0, None}
         ours = {self.processes[pid].session for pid in known} & sessions
         known |= {
             process.pid
             for process in self.processes.values()
-            if process.session in ours and process.marker in {"", identity.marker}
+            if process.session in ours and identity.allows(process)
         }
-        known = self._with_descendants(known, identity.marker)
+        known = self._with_descendants(known, identity)
         leader = identity.leader or (files.pid, files.ticks)
         members = [self.processes[pid] for pid in known if not self.processes[pid].gone]
         return sorted(members, key=lambda process: ((process.pid, process.ticks) != leader, process.pid))
 
-    def _with_descendants(self, known: set[int], marker: str) -> set[int]:
+    def _with_descendants(self, known: set[int], identity: Identity) -> set[int]:
         while True:
             more = {
                 process.pid
                 for process in self.processes.values()
-                if process.pid not in known and process.parent in known and process.marker in {"", marker}
+                if process.pid not in known and process.parent in known and identity.allows(process)
             }
             if not more:
                 return known

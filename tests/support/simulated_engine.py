@@ -19,6 +19,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,7 +46,9 @@ def install(folder: Path) -> Path:
     """Make ``folder/bin/vllm``; its path."""
     path = folder / "bin" / "vllm"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!{sys.executable}\n{Path(__file__).read_text()}")
+    # the system's Python, where there is one, can be run by every user
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
+    path.write_text(f"#!{python}\n{Path(__file__).read_text()}")
     path.chmod(0o755)
     return path
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -25,9 +27,12 @@ from tests.support.factories import EngineFactory, EnvironmentFactory, HostFacto
 
 
 def free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return server.getsockname()[1]
+    """A port that no outgoing connection takes by chance: below the range the kernel gives those."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as server, suppress(OSError):
+            server.bind(("127.0.0.1", port))
+            return port
 
 
 class Place:

@@ -1,0 +1,168 @@
+"""The flows with a real vLLM (CPU build), and the simulated one held against it.
+
+The environment is made by ``make vllm`` or named by KVADMIN_TEST_VLLM (a folder with bin/vllm). One
+start takes one to two minutes and 3 GB.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from engines.choices import HostAuth, HostKind
+from engines.launch import reconcile, remote
+from engines.launch.identity import identity_of
+from engines.models import Engine, EngineStart
+from engines.ssh.local import local_session
+from engines.vllm import log
+from tests.engines.life.conftest import Place
+from tests.support import simulated_engine, tiny_model
+from tests.support.factories import HostFactory
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+
+ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1",
+}
+
+
+@pytest.fixture(scope="session")
+def vllm_environment() -> Path:
+    folder = os.environ.get("KVADMIN_TEST_VLLM")
+    assert folder, "KVADMIN_TEST_VLLM has to name a folder with bin/vllm in it"
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny(vllm_environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_model.make(vllm_environment / "bin" / "python", tmp_path_factory.mktemp("model") / "tiny")
+
+
+@pytest.fixture
+def real(db, tmp_path: Path, vllm_environment: Path, tiny: Path) -> Iterator[Place]:
+    host = HostFactory(kind=HostKind.LOCAL, auth=HostAuth.NONE, address="", work_dir=str(tmp_path / "work"))
+    here = local_session()
+    yield Place(host, vllm_environment / "bin" / "vllm", tiny, lambda _host: here)
+    for start in EngineStart.objects.all():
+        remote.end_all(here, identity_of(start), grace_s=0)
+
+
+def real_engine(place: Place) -> Engine:
+    engine = place.engine()
+    revision = engine.revision
+    revision.__class__.objects.filter(pk=revision.pk).update(
+        values={"max_model_len": 2048, "max_num_seqs": 16, "enforce_eager": True}, environment=ENVIRONMENT
+    )
+    Engine.objects.filter(pk=engine.pk).update(desired="running")
+    engine.refresh_from_db()
+    return engine
+
+
+def start(place: Place, engine: Engine) -> None:
+    engine.move("starting", only_from=("stopped", "failed"))
+    operation = place.drive(place.begin("start", engine), limit_s=600)
+    text = Path(engine.starts.first().log_path).read_text()[-3000:]
+    assert operation.state == "succeeded", (operation.message, text)
+    engine.refresh_from_db()
+    assert engine.observed == "ready"
+
+
+def shape(value: object) -> object:
+    """A JSON answer with its values left out."""
+    if isinstance(value, dict):
+        return {key: shape(one) for key, one in value.items()}
+    return [shape(value[0])] if isinstance(value, list) and value else type(value).__name__
+
+
+def test_start_chat_leader_killed_alone_start_again_and_stop(real, tmp_path):
+    engine = real_engine(real)
+    start(real, engine)
+    facts = engine.current_start.facts
+    assert facts["version"].startswith("0.")
+    assert facts["kv_tokens"] > 0
+    assert facts["phase"] == "ready"
+    assert engine.max_model_len == 2048
+    names = {one.name for one in real.processes(engine)}
+    assert any(name.startswith("VLLM::EngineCor") for name in names), names
+    assert {one.marker for one in real.processes(engine)} == {str(engine.current_start.marker)}
+
+    url = engine.base_url + "/v1/chat/completions"
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "the quick"}], "max_tokens": 5}
+    assert httpx.post(url, json=body, timeout=60).status_code == 401
+    key = {"Authorization": f"Bearer {engine.api_key}"}
+    answer = httpx.post(url, json=body, headers=key, timeout=60).json()
+    assert answer["usage"]["completion_tokens"] > 0
+    assert [one["code"] for one in engine.current_start.facts["findings"]] == ["open_completion_path"]
+
+    compare_with_the_simulated_one(real, engine, tmp_path)
+
+    pids = [one.pid for one in real.processes(engine)]
+    assert len(pids) >= 4
+    os.kill(engine.current_start.pid, signal.SIGKILL)
+    reconcile.reconcile_host(real.host.pk, connect=real.connect)
+    engine.refresh_from_db()
+    assert engine.observed == "failed"
+    assert real.processes(engine) == []
+    assert not [pid for pid in pids if Path(f"/proc/{pid}/exe").exists()]
+
+    start(real, engine)
+    pids = [one.pid for one in real.processes(engine)]
+    operation = real.stop(engine)
+    assert operation.state == "succeeded", operation.message
+    assert engine.observed == "stopped"
+    assert not [pid for pid in pids if Path(f"/proc/{pid}/exe").exists()]
+    engine.current_start.refresh_from_db()
+    assert engine.current_start.exit_status == 0
+
+
+def compare_with_the_simulated_one(real: Place, engine: Engine, tmp_path: Path) -> None:
+    """Same statuses and shapes from both, and the log patterns that the double prints are vLLM's."""
+    double = Place.__new__(Place)
+    double.__dict__.update(real.__dict__)
+    double.vllm = real.vllm.__class__.objects.create(
+        host=real.host,
+        path=str(tmp_path / "double"),
+        executable=str(simulated_engine.install(tmp_path / "double")),
+        version="0.32.0+cpu",
+    )
+    other = double.engine()
+    other.move("starting", only_from=("stopped",))
+    assert double.drive(double.begin("start", other)).state == "succeeded"
+    other.refresh_from_db()
+
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "a"}], "max_tokens": 1}
+    for method, path, json, with_key in [
+        ("GET", "/health", None, False),
+        ("GET", "/v1/models", None, False),
+        ("GET", "/v1/models", None, True),
+        ("GET", "/metrics", None, False),
+        ("GET", "/nothing", None, False),
+        ("POST", "/v1/chat/completions", body, False),
+        ("POST", "/invocations", body, False),
+        ("POST", "/tokenize", {"model": "tiny", "prompt": "a"}, False),
+    ]:
+        answers = [
+            httpx.request(
+                method,
+                one.base_url + path,
+                json=json,
+                headers={"Authorization": f"Bearer {one.api_key}"} if with_key else {},
+                timeout=60,
+            )
+            for one in (engine, other)
+        ]
+        assert answers[0].status_code == answers[1].status_code, path
+        if path == "/v1/models" and with_key:
+            ours = shape(answers[1].json())
+            assert set(ours["data"][0]) == set(shape(answers[0].json())["data"][0])
+    told = log.read({}, Path(other.current_start.log_path).read_text())
+    truth = log.read({}, Path(engine.current_start.log_path).read_text())
+    assert set(told) - {"done", "total", "weights_gib"} <= set(truth) | {"done", "total"}
+    assert double.stop(other).state == "succeeded"
