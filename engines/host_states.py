@@ -18,6 +18,7 @@ from engines.ssh.errors import (
     HostKeyChanged,
     HostKeyUnknown,
     HostKeyUnusable,
+    HostMisconfigured,
     HostShellUnusable,
     HostUnreachable,
     SignInRefused,
@@ -63,10 +64,11 @@ def _values_after(error: HostError) -> dict[str, Any] | None:
     text = {"state_text": _text(error)}
     match error:
         case HostKeyUnknown():
-            return {"state": HostState.CONFIRM, "offered_key": error.offered, **text}
+            # the page shows the key to confirm, which says it all
+            return {"state": HostState.CONFIRM, "offered_key": error.offered, "state_text": ""}
         case HostKeyChanged():
             return {"state": HostState.BLOCKED, "offered_key": error.offered, **text}
-        case SignInRefused() | HostKeyUnusable() | HostShellUnusable():
+        case SignInRefused() | HostKeyUnusable() | HostShellUnusable() | HostMisconfigured():
             return {"state": HostState.REFUSED, **text}
         case CommandTimeout():
             return None

@@ -4,12 +4,11 @@ import time
 from dataclasses import dataclass
 from typing import ClassVar
 
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from engines.choices import HostState
+from engines.host_states import note_host_error, note_host_online
 from engines.models import Host
-from engines.ssh.errors import HostError, HostKeyChanged, HostKeyUnknown, HostUnreachable, SignInRefused
+from engines.ssh.errors import CommandTimeout, HostError, HostKeyUnknown, HostUnreachable
 from engines.ssh.session import session_for
 from kvadmin.actions import Action
 
@@ -46,16 +45,12 @@ class ContactHost(Action[Host]):
     def execute(self) -> Host:
         host, error = self.host, self._error
         self.before = {"state": host.state}
-        values = {"state": HostState.ONLINE, "state_text": "", "offered_key": ""}
         if error is None:
-            values["last_seen_at"] = timezone.now()
+            note_host_online(host)
+        elif isinstance(error, CommandTimeout):
+            note_host_error(host, HostUnreachable(error.message, remedy=error.remedy))
         else:
-            values["state_text"] = f"{error.message} {error.remedy}".strip()
-            values |= _after(error)
-            if not isinstance(error, HostKeyUnknown | HostKeyChanged):
-                del values["offered_key"]
-        # the connection that was tried went by this pinned key: a confirmation in between wins
-        Host.objects.filter(pk=host.pk, host_key=host.host_key).update(**values)
+            note_host_error(host, error)
         host.refresh_from_db()
         self.after = {"state": host.state}
         return host
@@ -72,17 +67,3 @@ class ContactHost(Action[Host]):
     @property
     def connected(self) -> bool:
         return self._error is None
-
-
-def _after(error: HostError) -> dict[str, str]:
-    match error:
-        case HostKeyUnknown():
-            return {"state": HostState.CONFIRM, "state_text": "", "offered_key": error.offered}
-        case HostKeyChanged():
-            return {"state": HostState.BLOCKED, "offered_key": error.offered}
-        case HostUnreachable():
-            return {"state": HostState.UNREACHABLE}
-        case SignInRefused():
-            return {"state": HostState.REFUSED}
-        case _:
-            return {"state": HostState.REFUSED}

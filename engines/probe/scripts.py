@@ -146,10 +146,15 @@ look() {
   real=$(readlink -f -- "$1" 2>/dev/null || printf %s "$1")
   case $seen in *" $real "*) return 0;; esac
   seen="$seen$real "
-  version=$(limit 10 "$1" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null) || return 0
-  venv=no
-  limit 10 "$1" -c 'import venv, ensurepip' >/dev/null 2>&1 && venv=yes
-  v python "$1" "$version" "$venv"
+  found=$(limit 10 "$1" -I -c 'import sys
+print("%d.%d.%d" % sys.version_info[:3])
+if sys.version_info >= (3, 9):
+    import venv, ensurepip
+    print("yes")' 2>/dev/null)
+  version=$(printf '%s\n' "$found" | sed -n 1p)
+  [ -n "$version" ] || return 0
+  venv=$(printf '%s\n' "$found" | sed -n 2p)
+  v python "$1" "$version" "${venv:-no}"
 }
 for minor in 14 13 12 11 10 9; do
   for path in "$(command -v python3.$minor 2>/dev/null)" /usr/bin/python3.$minor \

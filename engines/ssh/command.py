@@ -20,7 +20,8 @@ BOOTSTRAP_ARGV = ["/bin/sh", "-c", 'IFS= read -r k && eval "$k"']
 WATCHDOG_GRACE_S = 10
 
 _PLAIN = re.compile(rb"[A-Za-z0-9_ ./:=,@+-]")
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# sshd gives a short PATH; the last two are where containers and WSL keep nvidia-smi
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/nvidia/bin:/usr/lib/wsl/lib"
 
 # One line. The script runs in a subshell whose group is led by $$ (sshd and LocalSession both start a
 # session for a command), with its own deadline in case nobody is left to end it; its watchdog may be

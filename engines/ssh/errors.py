@@ -63,6 +63,12 @@ class HostKeyUnusable(HostError):
     code = "private_key_unusable"
 
 
+class HostMisconfigured(HostError):
+    """What is entered for the host cannot work: its jump hosts go in a circle."""
+
+    code = "host_misconfigured"
+
+
 class HostShellUnusable(HostError):
     """The sign-in worked, but no POSIX shell ran: a restricted account, a login shell that ends at once."""
 

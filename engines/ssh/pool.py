@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from engines.choices import HostAuth
 from engines.ssh import transport
-from engines.ssh.errors import HostError, HostUnreachable
+from engines.ssh.errors import HostMisconfigured, HostUnreachable
 from engines.ssh.shell import Exchange, ShellSession
 from engines.ssh.transport import Connection, Login, NotStarted
 
@@ -119,7 +119,7 @@ def login_for(host: Host) -> Login:
     while chain[-1].jump_id is not None:
         following = chain[-1].jump
         if following in chain:
-            raise HostError(
+            raise HostMisconfigured(
                 _("The jump hosts of %(host)s go in a circle: %(chain)s.")
                 % {"host": host.name, "chain": " → ".join(hop.name for hop in [*chain, following])},
                 remedy=_("Change the jump host of one of them."),

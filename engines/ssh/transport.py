@@ -79,6 +79,7 @@ class Connection:
         self._transports = transports
         self._slots = threading.BoundedSemaphore(MOST_CHANNELS)
         self._opening = threading.Lock()
+        self._in_use = 0
         self.name = name
         self.used_at = time.monotonic()
 
@@ -88,7 +89,7 @@ class Connection:
 
     @property
     def busy(self) -> bool:
-        return self._slots._value < MOST_CHANNELS  # type: ignore[attr-defined]
+        return self._in_use > 0
 
     def close(self) -> None:
         for transport in reversed(self._transports):
@@ -129,6 +130,8 @@ class Connection:
                 remedy=_("Try again in a moment."),
             )
         try:
+            with self._opening:
+                self._in_use += 1
             channel = self._open(until)
             try:
                 channel.settimeout(OPEN_CHANNEL_S)
@@ -140,6 +143,8 @@ class Connection:
             finally:
                 channel.close()
         finally:
+            with self._opening:
+                self._in_use -= 1
             self._slots.release()
 
     def _open(self, until: float) -> paramiko.Channel:
@@ -295,7 +300,7 @@ def _dial(login: Login, via: paramiko.Transport | None) -> socket.socket | param
     if via is not None:
         try:
             return via.open_channel(
-                "direct-tcpip", (login.address, login.port), ("127.0.0.1", 0), timeout=CONNECT_S
+                "direct-tcpip", (login.address.strip("[]"), login.port), ("127.0.0.1", 0), timeout=CONNECT_S
             )
         except paramiko.ChannelException as error:
             raise HostUnreachable(
@@ -306,7 +311,7 @@ def _dial(login: Login, via: paramiko.Transport | None) -> socket.socket | param
         except (OSError, EOFError, paramiko.SSHException) as error:
             raise cut(login.jump.name if login.jump else login.name, error) from error
     try:
-        sock = socket.create_connection((login.address, login.port), timeout=CONNECT_S)
+        sock = socket.create_connection((login.address.strip("[]"), login.port), timeout=CONNECT_S)
     except socket.gaierror as error:
         raise HostUnreachable(
             _("The name %(address)s is not known.") % where,

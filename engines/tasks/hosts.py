@@ -65,8 +65,11 @@ def sample_host(host_id: int) -> None:
 
 @shared_task(ignore_result=True)
 def probe_hosts() -> None:
-    """Beat, every six hours: probe each online host; one that is being probed already is left alone."""
-    for host in Host.objects.filter(state=HostState.ONLINE):
+    """Beat, every six hours: probe each host that is online, or that refused to sign us in when last asked.
+
+    One that is being probed already is left alone.
+    """
+    for host in Host.objects.filter(state__in=[HostState.ONLINE, HostState.REFUSED]):
         try:
             ProbeHost(Actor.system(), host=host).run()
         except ActionError:

@@ -29,6 +29,7 @@ from engines.ssh.transport import Login
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin:" + os.environ.get("PATH", ""))
 ROOT = os.geteuid() == 0
 PASSWORD = "pa ss'word\"1"
+LOCALES = Path(tempfile.gettempdir()) / "kvadmin-test-locales"
 _PREFIX = "kvt"
 
 _NOISE = """
@@ -287,16 +288,25 @@ def _locale_options(users: Users) -> list[str]:
         return []
     return [
         f"Match User {users.names['german']}",
-        f"SetEnv LOCPATH={users.folder} LANG=de_DE.UTF-8 LC_ALL=de_DE.UTF-8 LANGUAGE=de",
+        f"SetEnv LOCPATH={LOCALES} LANG=de_DE.UTF-8 LC_ALL=de_DE.UTF-8 LANGUAGE=de",
     ]
 
 
-def _make_german_locale(folder: Path) -> None:
-    subprocess.run(
-        ["localedef", "-i", "de_DE", "-f", "UTF-8", "--no-archive", str(folder / "de_DE.UTF-8")],
-        check=False,
-        capture_output=True,
-    )
+def _make_german_locale() -> None:
+    """Compiled once for a machine: it takes seconds."""
+    if (LOCALES / "de_DE.UTF-8").exists():
+        return
+    LOCALES.mkdir(mode=0o755, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=LOCALES) as folder:
+        made = Path(folder) / "de_DE.UTF-8"
+        done = subprocess.run(
+            ["localedef", "-i", "de_DE", "-f", "UTF-8", "--no-archive", str(made)], capture_output=True
+        )
+        # another run of the tests may have been quicker
+        with contextlib.suppress(OSError):
+            made.rename(LOCALES / made.name)
+        if not (LOCALES / made.name).exists():
+            raise RuntimeError(f"localedef: {done.stderr.decode()}")
 
 
 @pytest.fixture(scope="session")
@@ -305,7 +315,7 @@ def ssh_users() -> Iterator[Users]:
     folder.chmod(0o755)
     if ROOT:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-        _make_german_locale(folder)
+        _make_german_locale()
     users = make_users(folder)
     try:
         yield users

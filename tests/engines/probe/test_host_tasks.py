@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from engines.actions.contact_host import ContactHost
 from engines.choices import HostKind, HostState
 from engines.host_states import note_host_error, note_host_online
 from engines.models import GpuSample, Host, Operation
@@ -14,6 +15,7 @@ from engines.ssh import errors, keys
 from engines.ssh.pool import login_for
 from engines.ssh.transport import connect
 from engines.tasks import hosts as tasks
+from kvadmin.actions import Actor
 from tests.support.factories import HostFactory
 
 pytestmark = pytest.mark.django_db
@@ -67,12 +69,15 @@ def test_only_hosts_that_are_or_were_reachable_are_sampled(monkeypatch):
     assert set(asked) == {rows[HostState.ONLINE].pk, rows[HostState.UNREACHABLE].pk}
 
 
-def test_online_hosts_are_probed_once(this_machine):
+def test_online_and_refused_hosts_are_probed_once(this_machine):
     note_host_online(this_machine)
-    HostFactory(state=HostState.REFUSED)
+    refused = HostFactory(state=HostState.REFUSED)
+    for state in (HostState.BLOCKED, HostState.CONFIRM, HostState.UNREACHABLE):
+        HostFactory(state=state)
     tasks.probe_hosts()
     tasks.probe_hosts()
-    assert [operation.host for operation in Operation.objects.all()] == [this_machine]
+    assert {operation.host for operation in Operation.objects.all()} == {this_machine, refused}
+    assert Operation.objects.count() == 2
 
 
 def test_old_samples_are_trimmed(this_machine, monkeypatch):
@@ -91,6 +96,7 @@ def test_old_samples_are_trimmed(this_machine, monkeypatch):
         (errors.SignInRefused("no"), HostState.REFUSED),
         (errors.HostKeyUnusable("bad key"), HostState.REFUSED),
         (errors.HostShellUnusable("no shell"), HostState.REFUSED),
+        (errors.HostMisconfigured("a circle"), HostState.REFUSED),
         (errors.HostKeyUnknown("new", offered="ssh-ed25519 BBBB"), HostState.CONFIRM),
         (
             errors.HostKeyChanged("other", pinned="ssh-ed25519 AAAA", offered="ssh-ed25519 BBBB"),
@@ -105,7 +111,8 @@ def test_an_error_becomes_a_state(error, state):
     note_host_error(host, error)
     host.refresh_from_db()
     assert host.state == state
-    assert host.state_text == ("" if state == HostState.ONLINE else f"{error.message} {error.remedy}".strip())
+    said = "" if state in {HostState.ONLINE, HostState.CONFIRM} else f"{error.message} {error.remedy}".strip()
+    assert host.state_text == said
     assert host.offered_key == ("ssh-ed25519 BBBB" if state in {HostState.CONFIRM, HostState.BLOCKED} else "")
 
 
@@ -130,3 +137,25 @@ def test_a_jump_hosts_changed_key_blocks_the_jump_host_and_is_not_offered_for_th
     assert (outer.state, outer.offered_key) == (HostState.BLOCKED, sshd.host_key)
     assert (inner.state, inner.offered_key) == (HostState.UNREACHABLE, "")
     assert "outer" in inner.state_text
+
+
+def test_testing_a_connection_through_a_changed_jump_host_does_not_offer_that_key_for_the_inner_host(sshd):
+    outer = sshd.host(name="outer")
+    inner = HostFactory(name="inner", host_key="", jump=outer, state=HostState.NEW)
+    sshd.swap_host_key()
+    ContactHost(Actor.system(), host=inner).run()
+    outer.refresh_from_db()
+    inner.refresh_from_db()
+    assert (outer.state, outer.offered_key) == (HostState.BLOCKED, sshd.host_key)
+    assert (inner.state, inner.offered_key) == (HostState.UNREACHABLE, "")
+
+
+def test_testing_a_new_host_takes_down_its_key(sshd):
+    host = sshd.host(host_key="", state=HostState.NEW)
+    action = ContactHost(Actor.system(), host=host)
+    action.run()
+    assert (host.state, host.offered_key, action.connected) == (HostState.CONFIRM, sshd.host_key, False)
+    host.host_key, host.offered_key = host.offered_key, ""
+    host.save()
+    ContactHost(Actor.system(), host=host).run()
+    assert host.state == HostState.ONLINE

@@ -51,6 +51,15 @@ def test_it_reads_a_real_card(nvidia_smi):
     ]
 
 
+def test_it_reads_a_real_card_in_use(nvidia_smi, marked_process):
+    nvidia_smi("h200_busy", pid1=marked_process)
+    (card,) = report().gpus
+    assert (card["memory_used_mib"], card["memory_free_mib"], card["power_w"]) == (3599, 139558, 125.39)
+    assert [(one["pid"], one["memory_mib"], one["marker"]) for one in card["processes"]] == [
+        (marked_process, 3590, "marker-1")
+    ]
+
+
 def test_it_reads_several_cards_and_whose_their_processes_are(nvidia_smi, marked_process):
     nvidia_smi("four_a100", pid1=marked_process, pid2=os.getpid())
     found = report()
