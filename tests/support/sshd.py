@@ -38,12 +38,15 @@ echo 'warning: quota at 91%' >&2
 printf 'no newline at the end'
 """
 
+_GERMAN = ("/usr/share/i18n/locales/de_DE", "/usr/share/locale/de/LC_MESSAGES/coreutils.mo")
+
 #: login shell and what its start-up files print, by kind
 _KINDS = {
     "bash": ("/bin/bash", {}),
     "dash": ("/bin/sh", {}),
     "noisy": ("/bin/bash", {".bashrc": _NOISE, ".bash_profile": _NOISE, ".profile": _NOISE}),
-    "german": ("/bin/bash", {}),
+    # German needs its locale's source and the tools' translations
+    "german": (all(map(os.path.exists, _GERMAN)) and "/bin/bash", {}),
     "csh": (shutil.which("csh"), {".cshrc": 'echo "csh says hello"\n'}),
     "fish": (shutil.which("fish"), {".config/fish/config.fish": 'echo "fish says hello"\n'}),
 }
@@ -315,6 +318,7 @@ def ssh_users() -> Iterator[Users]:
     folder.chmod(0o755)
     if ROOT:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    if "german" in USERS:
         _make_german_locale()
     users = make_users(folder)
     try:
