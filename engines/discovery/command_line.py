@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 _PYTHON = re.compile(r"python(\d+(\.\d+)*)?$")
 _MODULES = {"vllm.entrypoints.openai.api_server", "vllm.entrypoints.cli.main", "vllm"}
+_OPTION = re.compile(r"--|-[A-Za-z]")
 #: vLLM's own title of an HTTP server process; its arguments are gone then
 _TITLE = re.compile(r"^VLLM::APIServer")
 _SECRET = re.compile(r"^--[a-z0-9-]*(api[-_]key|token|password|secret)$")
@@ -94,7 +95,7 @@ def _values(arguments: list[str], option: str) -> list[str]:
             continue
         found = []
         for following in arguments[position + 1 :]:
-            if following.startswith("--"):
+            if _OPTION.match(following):
                 break
             found.append(following)
     return found

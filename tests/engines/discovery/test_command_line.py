@@ -8,7 +8,7 @@ from engines.discovery.command_line import mask, serve_command
     [
         ("/opt/vllm/bin/vllm serve Qwen/Qwen3-8B", "Qwen/Qwen3-8B", [], 8000, "/opt/vllm"),
         (
-            "/opt/vllm/bin/python3 /opt/vllm/bin/vllm serve /m/q --port 8001 --served-model-name a b --dtype x",
+            "/opt/vllm/bin/python3 /opt/vllm/bin/vllm serve /m/q --port 8001 --served-model-name a b -O3",
             "/m/q", ["a", "b"], 8001, "/opt/vllm",
         ),
         (
