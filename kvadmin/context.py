@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 from django.utils.translation import gettext as _
@@ -12,6 +13,7 @@ from kvadmin.exposure import exposure_warning
 from kvadmin.models.user import Theme
 from kvadmin.navigation import sections_for
 from kvadmin.policies import allows
+from kvadmin.up.status import STOPPED, WAITING, read_status
 
 
 class May:
@@ -28,6 +30,11 @@ def may(request: HttpRequest) -> dict[str, May]:
     return {"may": May(request)}
 
 
+def _sections(request: HttpRequest) -> list[Any]:
+    down = [row for row in read_status(settings.HOME) if row.state in {WAITING, STOPPED}]
+    return sections_for(request.user, request.path, {"kvadmin:system": len(down)})
+
+
 def frame(request: HttpRequest) -> dict[str, Any]:
     """``theme``, ``sections`` of the sidebar, ``exposure`` and the words that modules say."""
     user = getattr(request, "user", None)
@@ -35,7 +42,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
     return {
         "theme": user.theme if signed_in else Theme.SYSTEM,
         "themes": Theme.choices,
-        "sections": SimpleLazyObject(lambda: sections_for(user, request.path) if signed_in else []),
+        "sections": SimpleLazyObject(lambda: _sections(request) if signed_in else []),
         "exposure": exposure_warning() or "",
         "words": {
             "copied": _("Copied"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ class Link:
     label: Any
     url: str
     current: bool
+    count: int = 0
 
 
 SECTIONS: tuple[tuple[Any, tuple[Entry, ...]], ...] = (
@@ -66,15 +67,20 @@ def entries_for(user: User) -> Iterable[tuple[Entry, str]]:
                 yield entry, url
 
 
-def sections_for(user: User, path: str) -> list[tuple[Any, list[Link]]]:
-    """The sidebar for a user on a page; sections without an entry are left out."""
+def sections_for(
+    user: User, path: str, counts: Mapping[str, int] | None = None
+) -> list[tuple[Any, list[Link]]]:
+    """The sidebar for a user on a page; sections without an entry are left out. ``counts`` says, by URL
+    name, how many things behind an entry need a look.
+    """
+    counts = counts or {}
     allowed = dict(entries_for(user))
     urls = [url for url in allowed.values() if (path == url if url == "/" else path.startswith(url))]
     current = max(urls, key=len, default=None)
     found = []
     for label, entries in SECTIONS:
         links = [
-            Link(entry.label, allowed[entry], allowed[entry] == current)
+            Link(entry.label, allowed[entry], allowed[entry] == current, counts.get(entry.url_name, 0))
             for entry in entries
             if entry in allowed
         ]

@@ -209,7 +209,7 @@ STATIC_URL = "static/"
 STATIC_ROOT = HOME / "static"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"},
+    "staticfiles": {"BACKEND": "kvadmin.collect.Storage"},
 }
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATICFILES_FINDERS = [

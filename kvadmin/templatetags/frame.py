@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django import template
-from django.forms import BoundField, CheckboxInput
+from django.forms import BoundField, CheckboxInput, Select
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -20,6 +20,12 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 def is_checkbox(field: BoundField) -> bool:
     """True for a single checkbox: its label stands after it."""
     return isinstance(field.field.widget, CheckboxInput)
+
+
+@register.filter
+def is_optional(field: BoundField) -> bool:
+    """True for a field that may stay empty; a choice says so among its options."""
+    return not field.field.required and not isinstance(field.field.widget, Select)
 
 
 @register.filter(name="bytes")

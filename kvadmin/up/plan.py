@@ -80,7 +80,9 @@ def gateway(env: Environment) -> ProcessSpec:
 
 
 def _celery(name: str, *words: str, patience_s: float = 10.0) -> ProcessSpec:
-    return ProcessSpec(name, [sys.executable, "-m", "celery", "-A", "kvadmin", *words], patience_s=patience_s)
+    return ProcessSpec(
+        name, [sys.executable, "-m", "celery", "-A", "kvadmin.celery", *words], patience_s=patience_s
+    )
 
 
 def workers() -> list[ProcessSpec]:

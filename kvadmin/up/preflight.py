@@ -103,11 +103,7 @@ def port_holder(port: int) -> str:
             continue
     wanted = {f"socket:[{inode}]" for inode in inodes}
     for pid in proc.every_pid():
-        try:
-            links = {os.readlink(entry) for entry in (proc.PROC / str(pid) / "fd").iterdir()}  # noqa: PTH115
-        except OSError:
-            continue
-        if links & wanted:
+        if wanted & set(proc.open_files(pid)):
             return f"process {pid} ({proc.command_line(pid)[:120]})"
     return ""
 

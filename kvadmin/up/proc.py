@@ -79,6 +79,19 @@ def working_folder(pid: int) -> Path | None:
         return None
 
 
+def open_files(pid: int) -> list[str]:
+    """What the process's descriptors point to; empty when it may not be seen."""
+    links = []
+    try:
+        for entry in (PROC / str(pid) / "fd").iterdir():
+            # one may be closed while the list is read
+            with contextlib.suppress(OSError):
+                links.append(str(entry.readlink()))
+    except OSError:
+        return links
+    return links
+
+
 def every_pid() -> list[int]:
     return [int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()]
 

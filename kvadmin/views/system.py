@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import shutil
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import django
@@ -16,6 +17,7 @@ from django.shortcuts import render
 from django.urls import path
 from django.utils.translation import gettext as _
 
+from kvadmin.up import status
 from kvadmin.version import VERSION
 from kvadmin.views.base import PermissionView
 
@@ -61,13 +63,32 @@ def disk() -> dict[str, Any]:
     }
 
 
-def processes() -> list[Any]:
+@dataclass(frozen=True)
+class Process:
+    """One supervised process as a row of the page."""
+
+    name: str
+    tone: str
+    label: str
+    since: datetime | None
+    restarts: int
+    last_exit: str
+
+
+def processes() -> list[Process]:
     """The supervisor's processes; empty where something else supervises them."""
-    try:
-        from kvadmin.up.status import read_status
-    except ImportError:
-        return []
-    return list(read_status() or [])
+    looks = {
+        status.RUNNING: ("ok", _("Running")),
+        status.STARTING: ("busy", _("Starting")),
+        status.WAITING: ("bad", _("Ended, starts again soon")),
+        status.STOPPED: ("bad", _("Stopped")),
+    }
+    return [
+        Process(
+            row.name, *looks.get(row.state, ("off", row.state)), row.since_at, row.restarts, row.last_exit
+        )
+        for row in status.read_status(settings.HOME)
+    ]
 
 
 class SystemView(PermissionView):

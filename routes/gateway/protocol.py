@@ -58,7 +58,8 @@ class ServerProtocol(asyncio.Protocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._send(error(501, "The gateway does not change the protocol.", "upgrade_refused"), close=True)
+            # already answered as if it had not asked for another protocol, which HTTP allows
+            return
         except httptools.HttpParserCallbackError as failed:
             if not isinstance(failed.__context__, Refuse):
                 raise
@@ -109,9 +110,8 @@ class ServerProtocol(asyncio.Protocol):
     def on_message_complete(self) -> None:
         path = unquote(self.url.partition(b"?")[0].decode("latin-1"), errors="replace")
         method = self.parser.get_method().decode("latin-1")
-        self._send(
-            self.respond(method, path), close=not self.parser.should_keep_alive(), head_only=method == "HEAD"
-        )
+        close = not self.parser.should_keep_alive() or self.parser.should_upgrade()
+        self._send(self.respond(method, path), close=close, head_only=method == "HEAD")
         self.busy = False
         self._wait(IDLE_TIMEOUT_S)
 

@@ -11,9 +11,9 @@ from django.db import connection
 
 from kvadmin.actions import Actor
 from kvadmin.actions.create_first_administrator import CreateFirstAdministrator, new_password
+from kvadmin.collect import collect
 from kvadmin.env import environment
 from kvadmin.models import User
-from kvadmin.staticfiles import collect
 
 #: only one console at a time migrates a shared database; any number that nobody else uses
 LOCK = 5_121_881
