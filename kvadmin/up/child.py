@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from kvadmin.env import BASE_DIR
 from kvadmin.up import backoff, proc
 from kvadmin.up.plan import FOR_PREPARATION_ONLY, NAME_MARKER, RUN_MARKER, ProcessSpec
 from kvadmin.up.status import RUNNING, STARTING, STOPPED, WAITING, ProcessStatus, now
@@ -51,7 +52,7 @@ class Child:
         self.was_ready = False
 
     def start(self) -> None:
-        options = dict(self.spec.popen)
+        options = {"cwd": BASE_DIR, **self.spec.popen}
         environment = options.pop("env", None) or {
             name: value for name, value in os.environ.items() if name not in FOR_PREPARATION_ONLY
         }
