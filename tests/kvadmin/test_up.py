@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import http.cookiejar
 import json
 import os
+import re
 import signal
 import socket
 import time
+import urllib.parse
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -93,20 +97,16 @@ def listening_pids(up: Up) -> set[int]:
 
 
 def sign_in(up: Up, password: str) -> bool:
-    """Through the sign-in page, as a browser does."""
-    import http.cookiejar
-    import re
-    import urllib.parse
-    import urllib.request
-
-    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
-    with browser.open(f"{up.console_url}/account/login/", timeout=20) as page:
+    """Through the sign-in page, as a browser does: true when there is a session afterwards."""
+    cookies = http.cookiejar.CookieJar()
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(cookies))
+    address = f"{up.console_url}/account/login/"
+    with browser.open(address, timeout=60) as page:
         token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.read().decode())[1]
     form = {"csrfmiddlewaretoken": token, "login": "admin", "password": password}
-    with browser.open(
-        f"{up.console_url}/account/login/", urllib.parse.urlencode(form).encode(), timeout=20
-    ) as answer:
-        return not answer.url.endswith("/account/login/")
+    with browser.open(address, urllib.parse.urlencode(form).encode(), timeout=60) as answer:
+        assert answer.status == 200
+    return any(cookie.name == "sessionid" for cookie in cookies)
 
 
 def test_it_takes_the_first_password_from_the_environment(tmp_path):
