@@ -85,6 +85,12 @@ def check_page(page: Page, name: str = "page") -> None:
         page.set_viewport_size({"width": pixels, "height": height})
         for theme in THEMES:
             page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+            # on a busy machine a colour may still be on its way from the other theme
+            page.evaluate(
+                "() => new Promise(requestAnimationFrame).then(() => Promise.all("
+                "document.getAnimations().map((animation) => animation.finished.catch(() => null))))"
+                ".then(() => true)"
+            )
             where = f"{name}, {width}, {theme}"
             findings += [f"{where}: {text}" for text in violations(page)]
             findings += [f"{where}: sticks out: {text}" for text in sticking_out(page)]

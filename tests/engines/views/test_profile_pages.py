@@ -164,7 +164,7 @@ def test_archiving_one_in_use_says_which_engines(client, operator, profile):
 
 
 def test_the_detail_shows_command_changes_and_engines(client, viewer, profile):
-    EngineFactory(revision=profile.revisions.get(number=1), name="alpha-engine")
+    engine = EngineFactory(revision=profile.revisions.get(number=1), name="alpha-engine")
     client.force_login(viewer)
     html = client.get(profile.get_absolute_url()).content.decode()
     assert "HF_TOKEN=&#x27;********&#x27; \\\nvllm serve Qwen/Qwen3-8B \\\n" in html
@@ -172,7 +172,14 @@ def test_the_detail_shows_command_changes_and_engines(client, viewer, profile):
     assert "Longest request: 32,768 → 16,384" in html
     assert "HF_TOKEN: ******** → another value" in html
     assert "shorter" in html
-    assert "alpha-engine" in html
+    assert engine.get_absolute_url() in html
+    assert reverse("engines:engine_add") not in html
+
+
+def test_an_operator_gets_from_a_revision_to_a_new_engine(client, operator, profile):
+    client.force_login(operator)
+    html = client.get(profile.get_absolute_url()).content.decode()
+    assert f"{reverse('engines:engine_add')}?revision={profile.latest.pk}" in html
 
 
 def test_an_older_revision_has_a_page(client, viewer, profile):
