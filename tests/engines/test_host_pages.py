@@ -1,11 +1,11 @@
 import pytest
 from django.urls import reverse
 
-from engines.choices import HostState, OperationKind, OperationState
+from engines.choices import HostKind, HostState, OperationKind, OperationState
 from engines.models import Host, Operation
 from engines.ssh import keys
 from kvadmin.models import AuditEvent
-from tests.support.factories import HostFactory
+from tests.support.factories import EngineFactory, EnvironmentFactory, HostFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -224,3 +224,63 @@ def test_the_status_fragment_asks_for_a_fresh_page_once_something_changed(client
     assert "HX-Refresh" not in client.get(url, {"mark": mark}).headers
     Operation.objects.create(kind=OperationKind.PROBE, host=host, state=OperationState.RUNNING)
     assert client.get(url, {"mark": mark}).headers["HX-Refresh"] == "true"
+
+
+def test_detail_shows_the_facts(client, host, viewer):
+    EnvironmentFactory(host=host, version="0.33.0")
+    EngineFactory(host=host, name="qwen3-8b-v1")
+    client.force_login(viewer)
+    page = client.get(host.get_absolute_url()).content.decode()
+    for text in ("NVIDIA H200", "68.4 GiB / 140 GiB", "mallory", "not kvadmin", "3.12.3", "0.33.0",
+                 "Qwen/Qwen3-8B", "16.0 GiB", "qwen3-8b-v1", "580.65.06"):  # fmt: skip
+        assert text in page, text
+    assert "style=" not in page
+
+
+def test_this_machine_is_one_click(client, operator):
+    client.force_login(operator)
+    client.post(reverse("engines:host_add_local"))
+    host = Host.objects.get(kind=HostKind.LOCAL)
+    assert Operation.objects.get(host=host).kind == OperationKind.PROBE
+    client.post(reverse("engines:host_add_local"))
+    assert Host.objects.count() == 1
+
+
+def test_confirming_the_shown_fingerprint(client, operator):
+    host = HostFactory(host_key="", offered_key=KEY.public, state=HostState.CONFIRM)
+    client.force_login(operator)
+    url = reverse("engines:host_confirm", args=[host.pk])
+    client.post(url, {"fingerprint": keys.fingerprint(OTHER.public)})
+    host.refresh_from_db()
+    assert host.host_key == ""
+    client.post(url, {"fingerprint": keys.fingerprint(KEY.public)})
+    host.refresh_from_db()
+    assert host.host_key == KEY.public
+    assert Operation.objects.get(host=host).kind == OperationKind.PROBE
+
+
+def test_removing_is_refused_with_the_engines_named(client, host, operator):
+    EngineFactory(host=host, name="qwen3-8b-v1")
+    client.force_login(operator)
+    answer = client.post(reverse("engines:host_remove", args=[host.pk]), follow=True)
+    assert "qwen3-8b-v1" in answer.content.decode()
+    assert Host.objects.filter(pk=host.pk).exists()
+    host.engines.all().delete()
+    answer = client.post(reverse("engines:host_remove", args=[host.pk]), follow=True)
+    assert answer.redirect_chain == [(reverse("engines:host_list"), 302)]
+    assert AuditEvent.objects.get(verb="host.remove").subject_id == str(host.pk)
+
+
+def test_provisioning_from_the_form(client, host, operator):
+    client.force_login(operator)
+    url = reverse("engines:host_provision", args=[host.pk])
+    assert client.get(url).context["form"].initial["version"] == "0.33.0"
+    answer = client.post(url, {"version": "newest", "variant": "cuda", "source": "wheels", "python": "three"})
+    page = answer.content.decode()
+    assert "for example 0.33.0" in page
+    assert "no wheel folder" in page
+    assert 'value="newest"' in page
+    answer = client.post(url, {"version": "0.33.0", "variant": "cuda", "source": "index", "python": "3.12"})
+    operation = Operation.objects.get(kind=OperationKind.PROVISION)
+    assert operation.parameters["python"] == "python3.12"
+    assert answer.url == operation.get_absolute_url()

@@ -8,11 +8,12 @@ import time
 import urllib.request
 
 import pytest
+from django.urls import reverse
 
 from engines.actions.adopt_engine import AdoptEngine
 from engines.actions.discover_engines import DiscoverEngines
 from engines.choices import EngineState, HostKind, Launcher, OperationState
-from engines.models import Engine
+from engines.models import Engine, Host
 from engines.operations import runner
 from kvadmin.actions import Actor, Conflict, Denied, Invalid
 from kvadmin.models import AuditEvent
@@ -147,3 +148,26 @@ def test_only_who_may_change_engines_adopts(host, viewer, outsider):
             AdoptEngine(Actor(user=person), host=host, pid=1, name="x").run()
         with pytest.raises(Denied):
             DiscoverEngines(Actor(user=person), host=host).run()
+
+
+def test_the_pages_show_what_was_found_and_adopt_it(client, host, server, operator, viewer, outsider):
+    process, _port, _log = server()
+    discover(host)
+    url = reverse("engines:host_adopt", args=[host.pk, process.pid])
+    client.force_login(viewer)
+    page = client.get(reverse("engines:host_detail", args=[host.pk])).content.decode()
+    assert "qwen" in page
+    assert url not in page
+    assert client.get(url).status_code == 403
+    client.force_login(outsider)
+    assert client.post(url, {"name": "x"}).status_code == 403
+    client.force_login(operator)
+    assert url in client.get(reverse("engines:host_detail", args=[host.pk])).content.decode()
+    assert client.get(url).context["form"].initial["name"] == "qwen"
+    assert "Give the engine a name" not in client.get(url).content.decode()
+    answer = client.post(url, {"name": ""})
+    assert answer.status_code == 200
+    assert not Engine.objects.exists()
+    client.post(url, {"name": "by-hand"})
+    assert Engine.objects.get().name == "by-hand"
+    assert Host.objects.get(pk=host.pk).engines.count() == 1

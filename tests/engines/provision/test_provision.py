@@ -209,6 +209,7 @@ def test_a_host_that_is_away_for_a_while_stops_nothing(host, slow):
     assert finish(operation).state == OperationState.SUCCEEDED
 
 
+@pytest.mark.slow
 def test_a_version_that_the_source_lacks(host):
     operation = finish(provision(host, version="0.32.0"))
     assert (operation.state, operation.code) == (OperationState.FAILED, "no_such_version")
@@ -243,6 +244,7 @@ def test_the_check_stops_it_before_anything_is_made(host, monkeypatch, break_it)
     assert not list(Path(host.work_dir).glob("jobs/*"))
 
 
+@pytest.mark.slow
 def test_vllm_that_does_not_start_is_no_environment(host):
     write_wheel(Path(host.wheel_dir), "vllm", "0.33.0", main="import libcuda_that_is_not_there\n")
     operation = finish(provision(host))
