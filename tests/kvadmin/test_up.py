@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.cookiejar
 import json
 import os
+import pwd
 import re
 import signal
 import socket
@@ -235,3 +236,24 @@ def test_it_says_who_has_its_port(tmp_path, taken):
         said = up.refused()
     assert f"Port {taken} is taken by process {os.getpid()} (" in said
     assert "set KVADMIN_PORT to a free port" in said
+
+
+def test_a_plain_user_needs_no_root(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    plain = []
+    if os.geteuid() == 0:
+        nobody = pwd.getpwnam("nobody")
+        os.chown(home, nobody.pw_uid, nobody.pw_gid)
+        # may read what only root can (this Python, this checkout), and is a plain user in all else
+        plain = ["setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
+        plain += ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+    with running(home, prefix=plain, HOME=str(home)) as up:
+        up.start()
+        up.wait_ready()
+        owners = {Path(f"/proc/{item.pid}").stat().st_uid for item in up.status().values()}
+        assert owners == {home.stat().st_uid}
+        assert (home / "postgres" / "data" / "PG_VERSION").exists()
+        assert (home / "run" / "pg").stat().st_mode & 0o777 == 0o700
+        assert up.interrupt() == 0
+        assert up.processes() == []

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kvadmin.env import BASE_DIR
 from kvadmin.up import leftovers, postgres, proc, status
-from kvadmin.up.places import postgres_place
+from kvadmin.up.places import PostgresPlace, postgres_place
 
 READY = "Ctrl-C stops it"
 #: a start on a busy machine with two cores
@@ -78,10 +78,14 @@ class Up:
     def gateway_url(self) -> str:
         return f"http://127.0.0.1:{self.gateway_port}"
 
+    @property
+    def place(self) -> PostgresPlace:
+        return postgres_place(self.home)
+
     def start(self) -> None:
         with self.output.open("w") as output:
             self.process = subprocess.Popen(
-                [sys.executable, str(self.checkout / "manage.py"), "up"],
+                [*self.prefix, sys.executable, str(BASE_DIR / "manage.py"), "up"],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -89,7 +93,6 @@ class Up:
                 env=self.environment,
                 cwd="/",
                 start_new_session=True,
-                **self.user,
             )
 
     def said(self) -> str:
@@ -124,7 +127,7 @@ class Up:
     def processes(self) -> list[proc.Identity]:
         """Everything that runs for this home: known by its environment, and PostgreSQL by its data."""
         mine = [pid for pid in proc.every_pid() if proc.environ(pid).get("KVADMIN_HOME") == str(self.home)]
-        server = postgres.running(postgres_place(self.home))
+        server = postgres.running(self.place)
         found = [who for who in map(proc.identity, mine) if who]
         return found + ([server] if server else [])
 
@@ -147,12 +150,11 @@ class Up:
         last = status.read(self.home)
         if last:
             leftovers.end(leftovers.find(last), 3)
-        place = postgres_place(self.home)
-        server = postgres.running(place)
+        server = postgres.running(self.place)
         if server:
             proc.end(server, signal.SIGQUIT)
-        if place.owner:
-            shutil.rmtree(place.base, ignore_errors=True)
+        if self.place.owner:
+            shutil.rmtree(self.place.base, ignore_errors=True)
 
 
 @contextmanager
