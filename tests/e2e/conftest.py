@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from django.conf import settings
 from django.test import Client
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from kvadmin.models import User
 from tests.e2e.pages import Watched
@@ -23,6 +23,16 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+# a busy machine is no failure: waiting ends when what is waited for is there
+expect.set_options(timeout=30_000)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("browser") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(400))
 
 
 @pytest.fixture(scope="session")
@@ -42,6 +52,7 @@ def page(browser: Browser, transactional_db: None, live_server) -> Iterator[Page
     of (errors, blocked by the policy, failed requests) fails the test at its end.
     """
     context = browser.new_context(base_url=live_server.url, viewport={"width": 1440, "height": 900})
+    context.set_default_timeout(60_000)
     page = context.new_page()
     watched = Watched(page)
     yield page
