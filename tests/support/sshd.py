@@ -286,6 +286,12 @@ def _remove_stale_users() -> None:
                 _remove_user(entry.pw_name)
 
 
+def _remove_stale_folders() -> None:
+    for path in Path(tempfile.gettempdir()).glob("kv-sshd-*-*"):
+        if not Path(f"/proc/{path.name.split('-')[2]}").exists():
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def _locale_options(users: Users) -> list[str]:
     if "german" not in users.names:
         return []
@@ -314,7 +320,8 @@ def _make_german_locale() -> None:
 
 @pytest.fixture(scope="session")
 def ssh_users() -> Iterator[Users]:
-    folder = Path(tempfile.mkdtemp(prefix="kv-sshd-"))
+    _remove_stale_folders()
+    folder = Path(tempfile.mkdtemp(prefix=f"kv-sshd-{os.getpid()}-"))
     folder.chmod(0o755)
     if ROOT:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
