@@ -21,6 +21,13 @@ from engines.actions.restart_engine import RestartEngine
 from engines.actions.start_engine import StartEngine
 from engines.actions.stop_engine import StopEngine
 from engines.api.engine_log import LogQuery, LogSerializer, read_log
+from engines.api.engine_metrics import (
+    ReadingSerializer,
+    SeriesQuery,
+    SeriesSerializer,
+    reading,
+    series,
+)
 from engines.api.operations import OperationSerializer, OperationSummarySerializer
 from engines.api.refs import (
     EnvironmentRefSerializer,
@@ -279,6 +286,8 @@ class EngineViewSet(ReadViewSet):
         "retrieve": "engine.view",
         "starts": "engine.view",
         "transitions": "engine.view",
+        "metrics": "engine.view",
+        "series": "engine.view",
         "log": "engine.log",
         "create": "engine.change",
         "partial_update": "engine.change",
@@ -290,7 +299,7 @@ class EngineViewSet(ReadViewSet):
         "operate": "engine.operate",
     }
     paged_actions: ClassVar = {"starts", "transitions"}
-    queries: ClassVar = {"log": LogQuery, "destroy": RemoveQuery}
+    queries: ClassVar = {"log": LogQuery, "series": SeriesQuery, "destroy": RemoveQuery}
     reaches_host: ClassVar = {"log"}
     queryset = Engine.objects.all()
     serializer_class = EngineSerializer
@@ -407,6 +416,16 @@ class EngineViewSet(ReadViewSet):
         self.newest_first = True
         rows = self.get_object().transitions.select_related("start", "operation")
         return self.page(rows, TransitionSerializer)
+
+    @extend_schema(summary="What an engine says now", responses=ReadingSerializer)
+    @action(detail=True, methods=["get"])
+    def metrics(self, request: Request, pk: str) -> Response:
+        return Response(ReadingSerializer(reading(self.get_object())).data)
+
+    @extend_schema(summary="An engine's metrics over time", responses=SeriesSerializer)
+    @action(detail=True, methods=["get"], url_path="metrics/series")
+    def series(self, request: Request, pk: str) -> Response:
+        return Response(series(self.get_object(), self.query()))
 
     @extend_schema(
         summary="A piece of an engine's log",

@@ -25,7 +25,7 @@ from engines.api.engines import EngineSerializer, engines_for
 from engines.api.operations import OperationSerializer
 from engines.api.refs import HostRefSerializer, Known, accepted
 from engines.choices import HostAuth, HostKind, HostState, OperationKind, OperationState
-from engines.models import Host, VllmEnvironment
+from engines.models import GpuSample, Host, VllmEnvironment
 from engines.ssh import keys
 from kvadmin.api.base import ReadViewSet
 from kvadmin.api.serializers import EmptySerializer, StrictSerializer
@@ -175,6 +175,30 @@ class EnvironmentSerializer(serializers.ModelSerializer):
         read_only_fields = fields
 
 
+class GpuSampleSerializer(serializers.ModelSerializer):
+    class Meta:
+        model = GpuSample
+        fields = [
+            "id",
+            "taken_at",
+            "index",
+            "uuid",
+            "memory_total_mib",
+            "memory_used_mib",
+            "utilization",
+            "temperature",
+            "power",
+        ]
+        read_only_fields = fields
+
+
+class GpuSampleQuery(serializers.Serializer):
+    index = serializers.IntegerField(
+        required=False, min_value=0, max_value=32_767, help_text="One GPU's samples only."
+    )
+    since = serializers.DateTimeField(required=False, help_text="Not taken before this time.")
+
+
 class DiscoveredSerializer(serializers.Serializer):
     """A vLLM server that runs on the host and is no engine."""
 
@@ -240,9 +264,11 @@ class HostViewSet(ReadViewSet):
         "provision": "host.operate",
         "discover": "host.operate",
         "discovered": "host.view",
+        "gpu_samples": "host.view",
         "adopt": "engine.change",
     }
-    paged_actions: ClassVar = {"environments"}
+    paged_actions: ClassVar = {"environments", "gpu_samples"}
+    queries: ClassVar = {"gpu_samples": GpuSampleQuery}
     queryset = Host.objects.all()
     serializer_class = HostSerializer
     filterset_class = HostFilter
@@ -360,3 +386,16 @@ class HostViewSet(ReadViewSet):
     @action(detail=True, methods=["get"])
     def environments(self, request: Request, pk: str) -> Response:
         return self.page(self.get_object().environments.all(), EnvironmentSerializer)
+
+    @extend_schema(
+        summary="GPU memory and load over time, newest first", responses=GpuSampleSerializer(many=True)
+    )
+    @action(detail=True, methods=["get"], url_path="gpu-samples")
+    def gpu_samples(self, request: Request, pk: str) -> Response:
+        self.newest_first = True
+        rows, asked = self.get_object().gpu_samples.all(), self.query()
+        if "index" in asked:
+            rows = rows.filter(index=asked["index"])
+        if "since" in asked:
+            rows = rows.filter(taken_at__gte=asked["since"])
+        return self.page(rows, GpuSampleSerializer)

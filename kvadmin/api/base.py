@@ -101,7 +101,9 @@ class ManageViewSet(viewsets.GenericViewSet):
 
     def query(self) -> dict[str, Any]:
         """The checked query parameters of the present action."""
-        serializer = self.queries[self.action](data=self.request.query_params.dict())
+        names = set(self.queries[self.action]().fields)
+        given = {name: text for name, text in self.request.query_params.items() if name in names}
+        serializer = self.queries[self.action](data=given)
         serializer.is_valid(raise_exception=True)
         return serializer.validated_data
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from engines.choices import EngineState, HostAuth, HostKind, HostState, OperationKind
+from engines.metrics.store import Sample, SampleStore
 from engines.models import Engine, EngineStart, Operation
 from kvadmin.models import AuditEvent
 from tests.support.api import Api, assert_problem
@@ -247,3 +251,43 @@ def test_a_host_that_cannot_be_reached_is_said(api, engine, monkeypatch):
     EngineStart.objects.create(engine=engine, number=1, log_path="/x/log")
     problem = assert_problem(api.get(f"engines/{engine.pk}/log/"), 502, "host_unreachable")
     assert problem["remedy"] == "Check the network."
+
+
+def test_what_it_says_now_is_null_without_data(api, engine):
+    body = api.get(f"engines/{engine.pk}/metrics/").json()
+    assert set(body.values()) == {None}
+    SampleStore().write([Sample(engine.pk, timezone.now(), {"kv_usage_ratio": 0.5}, {})])
+    body = api.get(f"engines/{engine.pk}/metrics/").json()
+    assert (body["kv_usage"], body["running"]) == (0.5, None)
+    assert body["taken_at"]
+
+
+def test_its_metrics_over_time(api, engine):
+    now = timezone.now()
+    SampleStore().write(
+        [
+            Sample(
+                engine.pk, now - timedelta(seconds=ago), {"kv_usage_ratio": usage, "requests_running": 1}, {}
+            )
+            for ago, usage in ((10, 0.25), (5, 0.5))
+        ]
+    )
+    body = api.get(f"engines/{engine.pk}/metrics/series/?range=15m&metrics=kv_usage_ratio,ttft_p95").json()
+    assert set(body["series"]) == {"kv_usage_ratio", "ttft_p95"}
+    line = body["series"]["kv_usage_ratio"]
+    assert [value for value in line["values"] if value is not None] == [0.25, 0.5]
+    assert len(line["times"]) == len(line["values"])
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("metrics=kv_usage", "metrics"),
+        ("metrics=,", "metrics"),
+        ("range=1y", "range"),
+        ("from=yesterday", "from"),
+        ("rnage=3h", "rnage"),
+    ],
+)
+def test_a_series_that_cannot_be_shown_is_refused(api, engine, query, field):
+    assert_problem(api.get(f"engines/{engine.pk}/metrics/series/?{query}"), 400, "invalid", field)

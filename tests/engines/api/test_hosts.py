@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from engines.choices import HostState, OperationKind, OperationState
-from engines.models import Host, Operation
+from engines.models import GpuSample, Host, Operation
 from engines.ssh import keys
 from kvadmin.models import AuditEvent, IdempotencyRecord
 from tests.support.api import Api, assert_problem
@@ -187,3 +187,19 @@ def test_a_list_costs_the_same_for_many(api, django_assert_num_queries):
         rows = api.get("hosts/").json()["results"]
     assert len(rows) == 5
     assert "facts" not in rows[0]
+
+
+def test_gpu_samples_come_newest_first_and_by_card(api):
+    host = HostFactory()
+    for index in (0, 1):
+        for used in (100, 200):
+            GpuSample.objects.create(host=host, index=index, uuid=f"GPU-{index}", memory_used_mib=used)
+
+    def found(query):
+        rows = api.get(f"hosts/{host.pk}/gpu-samples/?{query}").json()["results"]
+        return [(row["index"], row["memory_used_mib"]) for row in rows]
+
+    assert found("") == [(1, 200), (1, 100), (0, 200), (0, 100)]
+    assert found("index=0&limit=1") == [(0, 200)]
+    assert found("since=2999-01-01T00:00:00Z") == []
+    assert_problem(api.get(f"hosts/{host.pk}/gpu-samples/?index=x"), 400, "invalid", "index")
