@@ -179,13 +179,17 @@ def _gpus(facts: Preflight, need: Need, *, cpu: bool) -> list[Check]:
     chosen, missing = facts.chosen(need.gpus)
     if missing or len(chosen) < need.cards:
         return [_too_few(facts, need, chosen, missing)]
-    using = chosen if need.gpus else chosen[: need.cards]
+    using = chosen if need.gpus else sorted(chosen, key=_position)[: need.cards]
     driver = using[0].driver if using else "?"
     return [
         Check("driver", True, _("The NVIDIA driver %(version)s answers.") % {"version": driver}),
         *_foreign(facts, using),
         *_memory(need, using),
     ]
+
+
+def _position(gpu: Gpu) -> int:
+    return int(gpu.index) if gpu.index.isdigit() else 0
 
 
 def _too_few(facts: Preflight, need: Need, chosen: list[Gpu], missing: list[str]) -> Check:

@@ -12,7 +12,7 @@ ticks_of() {
   echo "${20}"
 }
 
-unset LC_ALL
+unset LC_ALL LANGUAGE
 LANG=${LANG:-C.UTF-8}
 export LANG
 ulimit -n "$(ulimit -Hn)" 2>/dev/null
