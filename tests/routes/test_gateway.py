@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
-import sys
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvadmin.env import BASE_DIR
 from routes.gateway import protocol
 from routes.gateway.answers import Answer, answer, as_json
 from routes.gateway.protocol import ServerProtocol
-from tests.support.up import free_ports, get
 
 
 class Wire(asyncio.Transport):
@@ -224,62 +218,3 @@ def test_it_is_ready_while_the_database_answers():
     assert answer("GET", "/readyz", database_ok=False).status == 503
     assert answer("GET", "/healthz", database_ok=False).status == 200
     assert answer("POST", "/healthz", database_ok=True).status == 405
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_process_serves_and_ends_on_sigterm(workers):
-    (port,) = free_ports(1)
-    process = subprocess.Popen(
-        [sys.executable, str(BASE_DIR / "manage.py"), "gateway"],
-        env={
-            **os.environ,
-            "KVADMIN_GATEWAY_PORT": str(port),
-            "KVADMIN_GATEWAY_WORKERS": str(workers),
-        },
-    )
-    try:
-        wait_for(lambda: get(f"http://127.0.0.1:{port}/readyz")[0] == 200)
-        status, body = get(f"http://127.0.0.1:{port}/v1/models")
-        assert status == 404
-        assert json.loads(body)["error"]["code"] == "route_not_found"
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
-
-
-def wait_for(condition) -> None:
-    import time
-
-    limit = time.monotonic() + 40
-    while True:
-        try:
-            if condition():
-                return
-        except OSError:
-            pass
-        assert time.monotonic() < limit
-        time.sleep(0.1)
-
-
-def test_it_says_that_its_port_is_taken():
-    import socket
-
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        holder.listen()
-        port = holder.getsockname()[1]
-        made = subprocess.run(
-            [sys.executable, str(BASE_DIR / "manage.py"), "gateway"],
-            env={**os.environ, "KVADMIN_GATEWAY_PORT": str(port)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert made.returncode == 1
-    assert f"The gateway cannot listen on 127.0.0.1 port {port}" in made.stderr
-    assert "Traceback" not in made.stderr
-
-
-def test_it_loads_no_django():
-    code = "import sys, routes.gateway.main; sys.exit('django' in sys.modules or 'celery' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=BASE_DIR, check=False).returncode == 0

@@ -48,12 +48,10 @@ def get(url: str) -> tuple[int, str]:
 class Up:
     """One home and its ports; ``start`` may be called again after an end."""
 
-    def __init__(
-        self, home: Path, *, checkout: Path = BASE_DIR, user: dict | None = None, **environment: str
-    ):
+    def __init__(self, home: Path, *, prefix: list[str] | None = None, **environment: str):
+        """``prefix`` comes before the command: setpriv, to be another user."""
         self.home = home
-        self.checkout = checkout
-        self.user = user or {}
+        self.prefix = prefix or []
         self.port, self.gateway_port = free_ports(2)
         inherited = {
             name: value
