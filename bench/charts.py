@@ -87,7 +87,7 @@ def measure(chosen: argparse.Namespace) -> None:
 
     engine = EngineFactory()
     fill(engine.pk)
-    client = Client()
+    client = Client(headers={"host": "localhost"})
     client.force_login(make_person("viewer", Role.VIEWER))
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")

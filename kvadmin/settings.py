@@ -240,7 +240,12 @@ CONTENT_SECURITY_POLICY = {
         "default-src": [NONE],
         "script-src": [SELF],
         # the hash of the empty string: Plotly adds an empty <style> and fills it by CSSOM
-        "style-src": [SELF, "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"],
+        # and the fixed style sheet of the map library in Plotly's bundle, which it adds unused
+        "style-src": [
+            SELF,
+            "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='",
+            "'sha256-ji27qzEtxXZW+7dun6UwjHXJ18e6WAin1VvNtkzIE/o='",
+        ],
         "connect-src": [SELF],
         "img-src": [SELF, "data:"],
         "font-src": [SELF],

@@ -14,10 +14,10 @@ const format = {
 };
 
 let plotly;
-function loadPlotly(url) {
+function loadPlotly() {
   plotly ??= new Promise((resolve, reject) => {
     const script = document.createElement("script");
-    script.src = url;
+    script.src = new URL("../vendor/plotly.min.js", import.meta.url);
     script.onload = () => resolve(window.Plotly);
     script.onerror = () => {
       plotly = undefined;
@@ -57,7 +57,7 @@ function local(ms) {
   return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }
 
-function themed(payload) {
+function themed(payload, zoom) {
   const style = getComputedStyle(document.body);
   const data = payload.data.map((trace) => {
     const tone = colour(trace.meta?.tone ?? "accent");
@@ -96,6 +96,7 @@ function themed(payload) {
     if (/^[xy]axis\d*$/.test(key)) layout[key] = { ...axis, ...payload.layout[key] };
   }
   if (layout.xaxis?.range) layout.xaxis = { ...layout.xaxis, range: layout.xaxis.range.map(local) };
+  if (zoom) layout.xaxis = { ...layout.xaxis, range: zoom };
   return [data, layout];
 }
 
@@ -139,11 +140,23 @@ function fillTable(element, payload) {
 }
 
 async function draw(element) {
-  const { payload } = charts.get(element);
+  const chart = charts.get(element);
+  const { payload } = chart;
   if (!payload) return;
-  const library = await loadPlotly(element.dataset.plotlyUrl);
-  const [data, layout] = themed(payload);
+  const library = await loadPlotly();
+  const [data, layout] = themed(payload, chart.zoom);
   await library.react(element, data, layout, { displaylogo: false, displayModeBar: false, responsive: true });
+  if (!chart.listens) {
+    chart.listens = true;
+    /* The span moves on with time, so Plotly would take each update for a new one: the zoom is kept here. */
+    element.on("plotly_relayout", (change) => {
+      if (change["xaxis.range[0]"] !== undefined) chart.zoom = [...element.layout.xaxis.range];
+    });
+    element.on("plotly_doubleclick", () => {
+      chart.zoom = undefined;
+      draw(element);
+    });
+  }
   const { note } = parts(element);
   say(element, payload.empty ? note?.dataset.empty ?? "" : payload.summary ?? "");
   element.setAttribute("aria-label", `${element.dataset.chartTitle ?? ""}. ${payload.summary ?? ""}`);
@@ -244,7 +257,7 @@ document.addEventListener("click", (event) => {
   url.searchParams.set("range", range);
   history.replaceState(history.state, "", url);
   showRange();
-  for (const chart of charts.values()) chart.next = 0;
+  for (const chart of charts.values()) Object.assign(chart, { next: 0, zoom: undefined });
   tick();
 });
 
