@@ -29,7 +29,7 @@ from engines.ssh.transport import Login
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin:" + os.environ.get("PATH", ""))
 ROOT = os.geteuid() == 0
 PASSWORD = "pa ss'word\"1"
-LOCALES = Path(tempfile.gettempdir()) / "kvadmin-test-locales"
+LOCALES = Path(tempfile.gettempdir()) / "kv-test-locales"
 _PREFIX = "kvt"
 
 _NOISE = """
