@@ -48,6 +48,9 @@ class AccountAdapter(DefaultAccountAdapter):
         # a console behind a UNIX socket has no address for its peer; all such callers share one limit
         return client_ip(request) or "0.0.0.0"  # noqa: S104
 
+    def get_login_redirect_url(self, request: HttpRequest) -> str:
+        return "/" if request.user.may("fleet.view") else "/account/"
+
     def get_password_change_redirect_url(self, request: HttpRequest) -> str:
         return "/account/"
 

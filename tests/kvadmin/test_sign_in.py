@@ -51,6 +51,12 @@ def test_goes_back_to_where_one_came_from(client, viewer):
     assert sign_in(client, "vera", next="https://evil.example/").url == "/"
 
 
+def test_a_member_lands_on_a_page_they_may_see(client, outsider):
+    response = client.post(reverse("account_login"), {"login": "otto", "password": PASSWORD}, follow=True)
+    assert response.redirect_chain == [("/account/", 302)]
+    assert response.status_code == 200
+
+
 def test_a_wrong_password_says_so_and_keeps_the_name(client, viewer):
     html = sign_in(client, "vera", "wrong").content.decode()
     assert "do not belong together" in html
