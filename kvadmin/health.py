@@ -74,6 +74,8 @@ def readyz(request: HttpRequest) -> HttpResponseBase:
 
 def _plain(response: HttpResponseBase) -> HttpResponseBase:
     response["Cache-Control"] = "no-store"
+    # asked every few seconds: "not ready" is an answer here, not an error to log
+    response._has_been_logged = True  # type: ignore[attr-defined]
     return response
 
 
