@@ -115,7 +115,8 @@ def _check_jump(host: Host, jump: Host, mistakes: Mistakes) -> None:
 
 
 def _check_places(host: Host, mistakes: Mistakes) -> None:
-    host.work_dir = host.work_dir.strip().rstrip("/") or "~/.kvadmin"
+    host.work_dir = host.work_dir.strip() or "~/.kvadmin"
+    host.work_dir = host.work_dir.rstrip("/") or "/"
     if problem := path_problem(host.work_dir):
         mistakes.add("work_dir", problem)
     host.model_dirs = tidy_lines(host.model_dirs)

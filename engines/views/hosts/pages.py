@@ -56,6 +56,10 @@ def change_mark(host: Host) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
+#: the host may still have to be told kvadmin's key
+_NOT_IN_YET = (HostState.NEW, HostState.CONFIRM, HostState.REFUSED)
+
+
 class DetailView(PermissionView):
     permission = "host.view"
 
@@ -68,6 +72,7 @@ class DetailView(PermissionView):
             "mark": change_mark(host),
             "pinned": _shown_key(host.host_key),
             "offered": _shown_key(host.offered_key),
+            "to_authorize": host.public_key and host.state in _NOT_IN_YET,
             "gpus": gpus_of(host.facts),
             "engines": engines,
             "behind": host.behind.order_by("name"),
