@@ -17,7 +17,11 @@ from tests.support.factories import EngineFactory, EnvironmentFactory, HostFacto
 from tests.support.facts import FACTS
 from tests.support.people import make_person
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.timeout(300),
+]
 
 SERVER = {
     "pid": 4242,
@@ -115,9 +119,9 @@ def test_a_host_is_added_with_a_generated_key(signed_in):
     page.get_by_label("Name", exact=True).fill("h200-c")
     page.get_by_label("Address", exact=True).fill("ops@10.0.3.14")
     page.get_by_label("User", exact=True).fill("ops")
-    expect(page.get_by_label("Private key", exact=True)).to_be_visible()
+    expect(page.locator("#id_private_key")).to_be_visible()
     page.get_by_label("A new key made here").check()
-    expect(page.get_by_label("Private key", exact=True)).to_be_hidden()
+    expect(page.locator("#id_private_key")).to_be_hidden()
     page.get_by_role("button", name="Add host").click()
     expect(page.get_by_text("Give the user in its own field")).to_be_visible()
     expect(page.get_by_label("A new key made here")).to_be_checked()
