@@ -72,8 +72,9 @@ def readyz(request: HttpRequest) -> HttpResponseBase:
     )
 
 
-def _plain(response: HttpResponseBase) -> HttpResponseBase:
+def _plain(response: JsonResponse) -> JsonResponse:
     response["Cache-Control"] = "no-store"
+    response["Content-Length"] = str(len(response.content))
     # asked every few seconds: "not ready" is an answer here, not an error to log
     response._has_been_logged = True  # type: ignore[attr-defined]
     return response

@@ -50,6 +50,8 @@ def begin() -> None:
     (folder / "pid").write_text(f"{me.pid} {me.ticks}" if me else "")
     home = folder / "home"
     home.mkdir(mode=0o700)
+    # WhiteNoise warns of a folder that is not there
+    (home / "static").mkdir()
     os.environ["KVADMIN_HOME"] = str(home)
     atexit.register(finish)
     _services = Services(folder, _place(folder), [])
