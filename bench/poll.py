@@ -10,7 +10,6 @@ read at worst, counted from when its engine was due.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import subprocess
 import sys
@@ -62,7 +61,7 @@ def measure(chosen: argparse.Namespace, ports: list[int]) -> None:
     )
     interval = interval_for(len(ports))
     poller = Poller()
-    thread = threading.Thread(target=lambda: asyncio.run(poller.run()))
+    thread = threading.Thread(target=poller.run_here)
     thread.start()
     try:
         # the first page of each engine is read twice as long as the others: not what 1,000 engines cost

@@ -187,6 +187,8 @@ def _bucket(found: Quantile | None) -> str:
 def _latency(engine_id: int, window: Window, histogram: str) -> Figure:
     found: Percentiles = percentiles(engine_id, window.for_buckets(), histogram, _QUANTILES)
     traces, columns = [], []
+    words = {one and (one.low, one.high): one for q in _QUANTILES for one in found.values[q]}
+    buckets = {key: _bucket(one) for key, one in words.items()}
     for q in reversed(_QUANTILES):
         label = f"p{q * 100:g}"
         values: Sequence[float | None] = [None if one is None else one.value for one in found.values[q]]
@@ -197,7 +199,7 @@ def _latency(engine_id: int, window: Window, histogram: str) -> Figure:
                 values,
                 tone=_TONES[q],
                 hover="%{y:.3~s}s (%{customdata})",
-                extra=[_bucket(one) for one in found.values[q]],
+                extra=[buckets[one and (one.low, one.high)] for one in found.values[q]],
             )
         )
         columns.insert(0, Column(label, "seconds", values))

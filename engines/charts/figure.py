@@ -128,8 +128,11 @@ def band(low: float, high: float, axis: str = "y") -> dict[str, Any]:
     }
 
 
-def mark(at: int, text: str, tone: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A vertical line at a moment (milliseconds), and its words: (shape, annotation)."""
+def mark(at: int, text: str, tone: str, *, left: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A vertical line at a moment (milliseconds), and its words: (shape, annotation).
+
+    ``left`` puts the words before the line: near the right edge they would be cut off.
+    """
     shape = {
         "type": "line",
         "yref": "paper",
@@ -145,7 +148,7 @@ def mark(at: int, text: str, tone: str) -> tuple[dict[str, Any], dict[str, Any]]
         "yref": "paper",
         "y": 1,
         "yanchor": "bottom",
-        "xanchor": "left",
+        "xanchor": "right" if left else "left",
         "showarrow": False,
         "text": text,
         "font": {"size": 11},
@@ -160,8 +163,8 @@ def layout(start: datetime, end: datetime, *, revision: str, **axes: dict[str, A
         "uirevision": revision,
         "hovermode": "x unified",
         "showlegend": True,
-        "legend": {"orientation": "h", "x": 0, "y": -0.12, "yanchor": "top"},
-        "margin": {"l": 52, "r": 12, "t": 22, "b": 36},
+        "legend": {"orientation": "h", "x": 0, "y": -0.22, "yanchor": "top"},
+        "margin": {"l": 52, "r": 12, "t": 22, "b": 64},
         "dragmode": "zoom",
         "xaxis": {
             "type": "date",

@@ -51,7 +51,9 @@ def marks(engine_id: int, window: Window) -> list[tuple[dict[str, Any], dict[str
         revision = row.start.revision if row.start else None
         if row.to_state == EngineState.READY and revision is not None:
             text = _("%(state)s, revision %(number)d") % {"state": text, "number": revision.number}
-        result.append(mark(round(row.at.timestamp() * 1000), text, _MARKED[EngineState(row.to_state)]))
+        late = (row.at - window.start) / (window.end - window.start) > 0.75
+        tone = _MARKED[EngineState(row.to_state)]
+        result.append(mark(round(row.at.timestamp() * 1000), text, tone, left=late))
     return result
 
 

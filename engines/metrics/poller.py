@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import aiohttp
+import uvloop
 from django.db import DatabaseError, connection
 
 from engines.metrics.parse import MalformedPage, PageReader
@@ -30,9 +31,11 @@ logger = logging.getLogger(__name__)
 
 #: a page is about 50 KB; more than this is none
 PAGE_BYTES = 4 * 1024 * 1024
-#: vLLM closes an idle connection after 5 s: ours is given up before, so that no request meets the closing
-KEEP_ALIVE_S = 4.0
+#: connections are kept for the next poll where the engine keeps them: vLLM closes idle ones after 5 s
+#: (VLLM_HTTP_TIMEOUT_KEEP_ALIVE). A request that meets the closing is sent again by aiohttp, as every GET.
+KEEP_ALIVE_S = 75.0
 _REFRESH_S = 5.0
+_WAKE_S = 0.1
 _FLUSH_S = 1.0
 #: readings kept while the database is away; the oldest go first
 _BUFFERED = 50_000
@@ -89,6 +92,11 @@ class Poller:
         """End ``run`` within a quarter of a second; from any thread."""
         self._stopping = True
 
+    def run_here(self) -> None:
+        """``run`` in the calling thread, on uvloop."""
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self.run())
+
     async def run(self) -> None:
         """Poll until ``stop``; what has been read is written before it returns.
 
@@ -136,8 +144,8 @@ class Poller:
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             wait = min(self._heap[0][0] - now if self._heap else 0.25, 0.25)
-            # at least 20 ms, so that many engines are begun at one waking
-            await asyncio.sleep(max(wait, 0.02))
+            # many engines are begun at one waking: what one poll brought into the caches serves the next
+            await asyncio.sleep(max(wait, _WAKE_S))
 
     def _plan(self, target: _Target, now: float) -> None:
         target.due = next_due(target.engine_id, self._interval, now)

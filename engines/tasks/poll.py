@@ -7,7 +7,6 @@ the next tick begins anew elsewhere.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import threading
@@ -46,7 +45,7 @@ class _Running:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self.poller.run())
+            self.poller.run_here()
         finally:
             self._lock.close()
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from contextlib import contextmanager
@@ -54,7 +53,7 @@ def wait_for(condition, seconds: float = 15) -> None:
 @contextmanager
 def polling(**options):
     poller = Poller(**options)
-    thread = threading.Thread(target=lambda: asyncio.run(poller.run()))
+    thread = threading.Thread(target=poller.run_here)
     thread.start()
     try:
         yield poller
