@@ -24,8 +24,8 @@ from kvadmin import serviceurls
 from kvadmin.forwarded import Network, is_trusted, parse_address, parse_networks
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-#: names that kvadmin gives its own processes, and those of tests and benchmarks
-OWN_PREFIXES = ("KVADMIN_UP_", "KVADMIN_TEST_", "KVADMIN_BENCH_", "KVADMIN_START")
+#: names that kvadmin gives the processes it starts, and those of tests and benchmarks
+OWN_PREFIXES = ("KVADMIN_UP_", "KVADMIN_TEST_", "KVADMIN_BENCH_", "KVADMIN_START", "KVADMIN_JOB")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
