@@ -41,8 +41,11 @@ class Seen:
 AT_REST = frozenset({"stopped", "failed"})
 
 
-def decide(observed: str, *, seen: Seen, ended: bool, was_ready: bool, stop_asked: bool) -> Act:
-    """``ended``: the start was closed or given up. ``stop_asked``: a stop was ordered since the launch."""
+def decide(
+    observed: str, *, seen: Seen, ended: bool, was_ready: bool, stop_asked: bool, adopted: bool = False
+) -> Act:
+    """``ended``: the start was closed or given up. ``stop_asked``: a stop was ordered since the launch.
+    An adopted engine has no start of ours to take up: it is only asked."""
     if not seen.same_boot:
         if observed in AT_REST:
             return Act.NOTHING if ended else Act.CLOSE
@@ -52,7 +55,7 @@ def decide(observed: str, *, seen: Seen, ended: bool, was_ready: bool, stop_aske
             return Act.END_SURVIVORS
         if stop_asked:
             return Act.STOP
-        return Act.ASK if was_ready and observed not in AT_REST else Act.RESUME
+        return Act.ASK if adopted or (was_ready and observed not in AT_REST) else Act.RESUME
     if seen.others:
         return Act.END_SURVIVORS
     if seen.wrapper:

@@ -67,23 +67,23 @@ def ready(context: Context) -> Done | Again:
         return _not_yet(context, start, health.error or str(health.status))
     models = endpoint.models()
     if models.status in {401, 403}:
-        starting.give_up(context, start)
-        raise StepFailed(
+        refused = StepFailed(
             _("The engine refuses the key that kvadmin gave it."),
             code="key_refused",
             remedy=_("Remove --api-key and VLLM_API_KEY from the profile: each engine gets its own key."),
         )
+        raise starting.give_up(context, start, refused)
     if models.status != 200:
         return _not_yet(context, start, str(models.status or ""))
     expected = start.revision.served_name if start.revision else ""
     if expected and expected not in models.names:
-        starting.give_up(context, start)
-        raise StepFailed(
+        other = StepFailed(
             _("Another server answers at %(url)s: it serves %(names)s, not %(expected)s.")
             % {"url": engine.base_url, "names": ", ".join(models.names) or "-", "expected": expected},
             code="wrong_server",
             remedy=_("Check the host's service address and the engine's port."),
         )
+        raise starting.give_up(context, start, other)
     note_ready(context.session, engine, start, seen, endpoint, models.names, models.max_model_len)
     engine.move(
         EngineState.READY,
@@ -202,25 +202,25 @@ def _limit(context: Context, start: EngineStart) -> None:
     since = context.scratch.setdefault("loading_since", timezone.now().timestamp())
     if timezone.now().timestamp() - since > limit:
         at = phase_text(start.facts)
-        starting.give_up(context, start)
-        raise StepFailed(
+        late = StepFailed(
             _("The engine was not ready after %(limit)d s; it stood at: %(at)s") % {"limit": limit, "at": at},
             code="load_timeout",
             remedy=_("Look at the log: a slow disk or a download may need a longer limit."),
         )
+        raise starting.give_up(context, start, late)
 
 
 def _not_yet(context: Context, start: EngineStart, error: str) -> Again:
     since = context.scratch.setdefault("answering_since", timezone.now().timestamp())
     url = context.engine.base_url
     if timezone.now().timestamp() - since > context.parameters.get("reach_limit_s", REACH_LIMIT_S):
-        starting.give_up(context, start)
-        raise StepFailed(
+        deaf = StepFailed(
             _("The engine runs on its host, but %(url)s does not answer from here (%(error)s).")
             % {"url": url, "error": error},
             code="not_reachable_from_here",
             remedy=_("Check the host's service address, the engine's bind address and the firewall."),
         )
+        raise starting.give_up(context, start, deaf)
     return Again(1.5, _("Waiting for an answer at %(url)s") % {"url": url}, progress=0.99)
 
 

@@ -23,7 +23,7 @@ from engines.launch.decide import BACKOFF_S, Act, Change, Seen, decide, failures
 from engines.launch.ending import close_start, last_lines
 from engines.launch.endpoint import Answer, Endpoint
 from engines.launch.identity import identity_of, record, take_files
-from engines.launch.loading import read_log
+from engines.launch.loading import note_ready, read_log
 from engines.launch.scan import Scan
 from engines.models import Engine, EngineStart, Host
 from engines.operations.begin import begin_operation
@@ -44,6 +44,7 @@ MISSES = 3
 #: exit statuses of a vLLM that was asked to end
 _ASKED_TO_END = {0, 130, 143}
 _TAIL = 65536
+_HTTP_REASONS = frozenset({"unhealthy", "not_answering"})
 _ACTIVE = (
     EngineState.STARTING,
     EngineState.LOADING,
@@ -86,9 +87,12 @@ def reconcile_host(host_id: int, *, connect: Connect = session_for) -> bool:
         Host.objects.filter(pk=host.pk).update(misses=0, boot_id=seen.boot_id, last_seen_at=timezone.now())
         answers = _ask(engines, seen)
         for engine in engines:
+            act, answer = _act(engine, seen), answers.get(engine.pk)
+            if _nothing_new(engine, act, seen, answer):
+                continue
             with advisory_lock(ENGINE_LOCK, engine.pk) as mine:
                 if mine and _unchanged(engine):
-                    _reconcile_engine(session, engine, seen, answers.get(engine.pk))
+                    _reconcile_engine(session, engine, act, seen, answer)
         _end_strays(session, host, seen)
         return True
 
@@ -140,9 +144,7 @@ def _ask(engines: list[Engine], seen: Scan) -> dict[int, Answer]:
     asked = [
         engine
         for engine in engines
-        if engine.current_start.ready_at is not None
-        and engine.observed in {EngineState.READY, EngineState.UNREACHABLE, EngineState.DRAINING}
-        and seen.leader(identity_of(engine.current_start)) is not None
+        if _act(engine, seen) == Act.ASK and seen.leader(identity_of(engine.current_start)) is not None
     ]
     if not asked:
         return {}
@@ -151,18 +153,38 @@ def _ask(engines: list[Engine], seen: Scan) -> dict[int, Answer]:
         return {engine.pk: answer for engine, answer in zip(asked, answers, strict=True)}
 
 
-def _reconcile_engine(session: Session, engine: Engine, seen: Scan, answer: Answer | None) -> None:
+def _act(engine: Engine, seen: Scan) -> Act:
     start = engine.current_start
-    fields = take_files(start, seen.files_of(identity_of(start)))
-    if fields:
-        start.save(update_fields=fields)
-    act = decide(
+    return decide(
         engine.observed,
         seen=_seen_of(engine, seen),
         ended=start.ended_at is not None,
         was_ready=start.ready_at is not None,
         stop_asked=_stop_asked(engine, start),
+        adopted=start.launcher == Launcher.ADOPTED,
     )
+
+
+def _nothing_new(engine: Engine, act: Act, seen: Scan, answer: Answer | None) -> bool:
+    """An engine as it should be, at rest or serving: most are, and they cost no lock and no query."""
+    if act == Act.NOTHING:
+        return not engine.keep_running
+    return (
+        act == Act.ASK
+        and answer is not None
+        and answer.status == 200
+        and engine.observed == EngineState.READY
+        and engine.reason_code not in _HTTP_REASONS
+        and engine.current_start.processes
+        == [one.record for one in seen.members(identity_of(engine.current_start))]
+    )
+
+
+def _reconcile_engine(session: Session, engine: Engine, act: Act, seen: Scan, answer: Answer | None) -> None:
+    start = engine.current_start
+    fields = take_files(start, seen.files_of(identity_of(start)))
+    if fields:
+        start.save(update_fields=fields)
     try:
         _do(act, session, engine, seen, answer)
     except HostError as error:
@@ -180,7 +202,7 @@ def _do(act: Act, session: Session, engine: Engine, seen: Scan, answer: Answer |
     start = engine.current_start
     match act:
         case Act.ASK if answer is not None:
-            _answered(engine, seen, answer)
+            _answered(session, engine, seen, answer)
         case Act.RESUME:
             begin_operation(
                 OperationKind.START,
@@ -210,19 +232,29 @@ def _stop_asked(engine: Engine, start: EngineStart) -> bool:
     return engine.operations.filter(kind__in=ordered, created_at__gte=start.created_at).exists()
 
 
-def _answered(engine: Engine, seen: Scan, answer: Answer) -> None:
+def _answered(session: Session, engine: Engine, seen: Scan, answer: Answer) -> None:
     """The process lives; what it says over HTTP decides between ready and a reason."""
     start = engine.current_start
     if record(start, seen.members(identity_of(start))):
         start.save(update_fields=["processes"])
     if answer.status == 200:
-        if not engine.move(
-            EngineState.READY,
-            only_from=(EngineState.UNREACHABLE, EngineState.DRAINING),
-            reason_code="answers_again",
-            reason=_("The same process answers again."),
-            start=start,
-        ) and engine.reason_code in {"unhealthy", "not_answering"}:
+        if start.ready_at is None:
+            endpoint = Endpoint(engine.base_url, engine.api_key)
+            models = endpoint.models()
+            if models.status != 200:
+                note_reason(engine, "not_answering", _("It does not list its models for kvadmin's key."))
+                return
+            note_ready(session, engine, start, seen, endpoint, models.names, models.max_model_len)
+        if (
+            not engine.move(
+                EngineState.READY,
+                only_from=tuple(state for state in EngineState if state != EngineState.READY),
+                reason_code="answers_again",
+                reason=_("The same process answers again."),
+                start=start,
+            )
+            and engine.reason_code in _HTTP_REASONS
+        ):
             note_reason(engine, "", "")
         return
     if answer.status is not None:
@@ -309,6 +341,8 @@ def _end_strays(session: Session, host: Host, seen: Scan) -> None:
 
 def keep_running(engine: Engine) -> None:
     """Start an engine again that should be running, later each time, and not for ever."""
+    if not engine.keep_running:
+        return
     engine.refresh_from_db(fields=["observed", "desired", "keep_running", "reason_code", "state_at"])
     if (
         not engine.keep_running

@@ -219,17 +219,29 @@ def _refuse(answer: remote.Launched) -> None:
         raise StepFailed(message, code=f"launch_{answer.error}", remedy=remedy)
 
 
-def give_up(context: Context, start: EngineStart, *, cause: log.Cause | None = None) -> StepFailed:
-    """End what is left of a start that failed, write down why; the error to raise."""
-    seen, left = remote.end_all(context.session, identity_of(start))
-    close_start(start, seen, last_lines(context.session, start))
-    for one in left:
-        context.log(_("Process %(pid)d could not be ended.") % {"pid": one.pid})
-    found = cause or log.cause(start.facts)
-    code, message, remedy = explain(found, start.exit_status)
-    start.facts["cause"] = {"code": code, "line": found.line, "text": message, "remedy": remedy}
+def give_up(context: Context, start: EngineStart, error: StepFailed | None = None) -> StepFailed:
+    """End what is left of a start that failed, and write down why; the error to raise.
+
+    Without ``error`` the cause is what the log tells. A server that somebody else started is not ended.
+    """
+    if start.launcher != Launcher.ADOPTED:
+        seen, left = remote.end_all(context.session, identity_of(start))
+        close_start(start, seen, last_lines(context.session, start))
+        for one in left:
+            context.log(_("Process %(pid)d could not be ended.") % {"pid": one.pid})
+    line = ""
+    if error is None:
+        found = log.cause(start.facts)
+        code, message, remedy = explain(found, start.exit_status)
+        error, line = StepFailed(message, code=code, remedy=remedy), found.line
+    start.facts["cause"] = {
+        "code": error.code,
+        "line": line,
+        "text": error.message,
+        "remedy": error.remedy,
+    }
     start.save(update_fields=["facts"])
-    return StepFailed(message, code=code, remedy=remedy)
+    return error
 
 
 def resumed(context: Context) -> bool:
