@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,8 +20,9 @@ from engines.launch.identity import identity_of
 from engines.models import Engine, EngineStart
 from engines.ssh.local import local_session
 from engines.vllm import log
+from kvadmin.env import BASE_DIR
 from tests.engines.life.conftest import Place
-from tests.support import real_vllm, simulated_engine, tiny_model
+from tests.support import real_vllm, simulated_engine
 from tests.support.factories import HostFactory
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1800)]
@@ -39,7 +41,11 @@ def vllm() -> Path:
 
 @pytest.fixture(scope="session")
 def tiny(vllm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model.make(vllm.parent / "python", tmp_path_factory.mktemp("model") / "tiny")
+    """A small model with random weights, made by the demo's script with vLLM's own Python."""
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    script = BASE_DIR / "kvadmin" / "demo" / "tiny_model.py"
+    subprocess.run([str(vllm.parent / "python"), str(script), str(folder)], check=True, timeout=600)
+    return folder
 
 
 @pytest.fixture
