@@ -44,9 +44,9 @@ test-all: test vllm-env
 vllm-env: venv-dev
 	@$(PY) -m tests.support.real_vllm
 
+# what is to be translated, into locale/; manage.py prepare compiles it
 messages: venv-dev
-	$(PY) manage.py makemessages --all --no-obsolete --ignore var --ignore .venv
-	$(PY) manage.py compilemessages --ignore var --ignore .venv
+	$(PY) manage.py makemessages --locale zh_Hans --no-obsolete --add-location file --ignore var --ignore tests --ignore bench
 
 # each module of bench/ is a command that prints its figures: make bench-poll ARGS=--json
 bench-%: venv-dev

@@ -201,7 +201,8 @@ EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
 
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
-LOCALE_PATHS = [BASE_DIR / "locale"]
+# the first is where catalogues are compiled to if the checkout cannot be written
+LOCALE_PATHS = [HOME / "locale", BASE_DIR / "locale"]
 TIME_ZONE = "UTC"
 USE_TZ = True
 

@@ -12,6 +12,10 @@ django.setup()
 
 from django.conf import settings  # noqa: E402
 
+from kvadmin.catalogues import compile_catalogues  # noqa: E402
+
+compile_catalogues()
+
 # a real hash takes a third of a second for each of the people below
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import django_filters
 from django.db.models import OuterRef, QuerySet, Subquery
+from django.utils.translation import gettext as _
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
 from rest_framework.decorators import action
@@ -183,11 +184,11 @@ class NewEngineSerializer(StrictSerializer):
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         profile = attrs.pop("profile", None)
         if ("revision" in attrs) == (profile is not None):
-            raise serializers.ValidationError({"revision": ["Give either “revision” or “profile”."]})
+            raise serializers.ValidationError({"revision": [_("Give either “revision” or “profile”.")]})
         if profile is not None:
             attrs["revision"] = profile.latest
             if attrs["revision"] is None:
-                raise serializers.ValidationError({"profile": ["This profile has no revision yet."]})
+                raise serializers.ValidationError({"profile": [_("This profile has no revision yet.")]})
         return attrs
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from rest_framework import serializers
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
@@ -66,8 +67,8 @@ class Known(serializers.PrimaryKeyRelatedField):
     """A thing named by its id, among those that the caller may see."""
 
     default_error_messages = {
-        "does_not_exist": "{pk_value} is the id of nothing that you may see.",
-        "incorrect_type": "Give the id: a whole number.",
+        "does_not_exist": gettext_lazy("{pk_value} is the id of nothing that you may see."),
+        "incorrect_type": gettext_lazy("Give the id: a whole number."),
     }
 
     def __init__(self, **kwargs: Any):

@@ -52,7 +52,7 @@ def test_it_takes_the_password_that_was_chosen(home, monkeypatch):
 def test_a_second_time_it_changes_nothing(home):
     first = prepare()
     told = prepare()
-    assert told == {"administrator": "exists", "collected": False}
+    assert told == {"administrator": "exists", "catalogues": 0, "collected": False}
     assert User.objects.get().check_password(first["password"])
 
 

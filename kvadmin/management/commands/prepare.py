@@ -11,6 +11,7 @@ from django.db import connection
 
 from kvadmin.actions import Actor
 from kvadmin.actions.create_first_administrator import CreateFirstAdministrator, new_password
+from kvadmin.catalogues import compile_catalogues
 from kvadmin.collect import collect
 from kvadmin.env import environment
 from kvadmin.models import User
@@ -21,8 +22,8 @@ LOCK = 5_121_881
 
 class Command(BaseCommand):
     help = (
-        "Runs migrations, collects static files and makes the first administrator. The last line of its "
-        "output is JSON; it holds the password if one was made."
+        "Runs migrations, compiles translations, collects static files and makes the first administrator. "
+        "The last line of its output is JSON; it holds the password if one was made."
     )
     requires_migrations_checks = False
 
@@ -35,6 +36,7 @@ class Command(BaseCommand):
                 done |= self.first_administrator()
             finally:
                 cursor.execute("select pg_advisory_unlock(%s)", [LOCK])
+        done["catalogues"] = compile_catalogues()
         done["collected"] = collect()
         self.stdout.write(json.dumps(done))
 
