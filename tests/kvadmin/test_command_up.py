@@ -7,8 +7,10 @@ import json
 import os
 import pwd
 import re
+import shutil
 import signal
 import socket
+import tempfile
 import time
 import urllib.parse
 import urllib.request
@@ -238,8 +240,17 @@ def test_it_says_who_has_its_port(tmp_path, taken):
     assert "set KVADMIN_PORT to a free port" in said
 
 
-def test_a_plain_user_needs_no_root(tmp_path):
-    home = tmp_path / "home"
+@pytest.fixture
+def open_folder():
+    """A folder that any user can reach; pytest's own are for its user alone."""
+    folder = Path(tempfile.mkdtemp(prefix="kvadmin-plain-"))
+    folder.chmod(0o711)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_a_plain_user_needs_no_root(open_folder):
+    home = open_folder / "home"
     home.mkdir()
     plain = []
     if os.geteuid() == 0:
