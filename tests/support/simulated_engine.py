@@ -29,6 +29,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 VERSION = "0.32.0"
+#: seconds after which it ends by itself, in case the tests that started it were killed
+LIFE_S = 900
 GONE_FLAGS = {"--swap-space", "--disable-log-requests"}
 METRICS = """# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
@@ -199,8 +201,7 @@ def child(name: str) -> None:
     if name == "EngineCore":
         spawn("Worker", up)
     os.write(up, b".")
-    while True:
-        time.sleep(0.2)
+    time.sleep(LIFE_S)
 
 
 def spawn(name: str, up: int) -> subprocess.Popen[bytes]:
@@ -239,8 +240,8 @@ def fail(kind: str) -> None:
         sys.exit(3)
     if kind == "crash":
         os.kill(os.getpid(), signal.SIGKILL)
-    while kind == "hang":
-        time.sleep(1)
+    if kind == "hang":
+        time.sleep(LIFE_S)
 
 
 def serve() -> None:
@@ -297,8 +298,7 @@ def serve() -> None:
     server.server_activate()
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print("INFO:     Application startup complete.", flush=True)
-    while True:
-        time.sleep(1)
+    time.sleep(LIFE_S)
 
 
 if __name__ == "__main__":
