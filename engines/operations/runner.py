@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
+from django.conf import settings
 from django.db import connection, transaction
-from django.utils import timezone
+from django.utils import timezone, translation
 from django.utils.translation import gettext as _
 
 from engines.choices import OperationState, StepState
@@ -53,14 +54,21 @@ def tick(operation_id: int, *, connect: Callable[[Host], Session] = session_for)
             return None
         operation = (
             Operation.objects.active()
-            .select_related("host", "engine", "engine__host", "engine__revision")
+            .select_related("host", "engine", "engine__host", "engine__revision", "requested_by")
             .filter(pk=operation_id)
             .first()
         )
         if operation is None:
             return None
         context = Context(operation=operation, connect=connect)
-        return _advance(context, flow_for(operation.kind))
+        with translation.override(_language_for(operation)):
+            return _advance(context, flow_for(operation.kind))
+
+
+def _language_for(operation: Operation) -> str:
+    """What is said is stored as text, so in the language of the person who asked for it."""
+    chosen = operation.requested_by.language if operation.requested_by else ""
+    return chosen if chosen in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE
 
 
 def _advance(context: Context, flow: Flow) -> float | None:
