@@ -20,8 +20,8 @@ from kvadmin.actions import Action, Invalid
 class StopEngine(Action[Operation]):
     """End an engine and every process of it. ``grace_s`` is how long its requests may still take.
 
-    While it is being started or drained, that is cancelled and the stop follows: the operation
-    returned is then the one being cancelled.
+    While it is being started, that is cancelled and the stop follows: the operation returned is then
+    the one being cancelled. A drain has to be cancelled first.
     """
 
     verb: ClassVar[str] = "engine.stop"
@@ -38,18 +38,10 @@ class StopEngine(Action[Operation]):
         refuse_unconfirmed(self.engine.host)
         if not 0 <= self.grace_s <= 600:
             raise Invalid(_("Give the engine between 0 and 600 seconds."), field="grace_s")
+        active = self.engine.operations.active()
         if self._starting() is None:
-            refuse(
-                self.engine,
-                unless=(
-                    EngineState.READY,
-                    EngineState.LOADING,
-                    EngineState.STARTING,
-                    EngineState.DRAINING,
-                    EngineState.FAILED,
-                    EngineState.UNREACHABLE,
-                ),
-            )
+            at_rest = {EngineState.STOPPED} | ({EngineState.STOPPING} if active.exists() else set())
+            refuse(self.engine, unless=tuple(state for state in EngineState if state not in at_rest))
 
     def _starting(self) -> Operation | None:
         kinds = [OperationKind.START, OperationKind.RESTART]

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 class Act(StrEnum):
     NOTHING = "nothing"
-    #: the leader lives and the engine was ready before: ask it over HTTP
+    #: the leader lives and the engine was ready before, or was adopted: ask it over HTTP
     ASK = "ask"
     #: the leader lives and has not been ready yet: take the start up where it is
     RESUME = "resume"

@@ -12,6 +12,7 @@ from engines.launch.identity import identity_of, take_files
 from engines.launch.scan import Scan
 from engines.models import Engine, EngineStart
 from engines.operations.base import Again, Context, Done, Step, StepFailed
+from engines.ssh.errors import NOTHING_KNOWN, HostFileDenied, HostFileMissing
 from engines.ssh.session import Session
 from engines.vllm.masking import mask_text
 
@@ -29,10 +30,15 @@ def secrets_of(start: EngineStart) -> list[str]:
 
 
 def last_lines(session: Session, start: EngineStart, lines: int = LAST_LINES) -> str:
-    """The end of the start's log, secrets masked; empty where it has none."""
+    """The end of the start's log, secrets masked; empty where it has none that can be read."""
     if not start.log_path:
         return ""
-    return mask_text(remote.tail_text(session, start.log_path, lines), secrets_of(start))
+    try:
+        text = remote.tail_text(session, start.log_path, lines)
+    except (HostFileDenied, HostFileMissing):
+        # a log that is gone must not keep a start from being closed
+        return ""
+    return mask_text(text, secrets_of(start))
 
 
 def close_start(start: EngineStart, seen: Scan | None, text: str | None = None) -> None:
@@ -186,7 +192,7 @@ def stopped(context: Context) -> None:
 
 def stop_failed(context: Context, *, code: str, message: str) -> None:
     """Nobody knows what runs there (host lost), or something does that will not end."""
-    lost = code in {"host_unreachable", "command_timeout"}
+    lost = code in NOTHING_KNOWN
     context.engine.move(
         EngineState.UNREACHABLE if lost else EngineState.FAILED,
         only_from=(EngineState.STOPPING, EngineState.DRAINING, EngineState.READY),

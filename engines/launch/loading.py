@@ -15,7 +15,7 @@ from engines.launch.identity import identity_of, record, take_files
 from engines.launch.scan import Scan
 from engines.models import Engine, EngineStart
 from engines.operations.base import Again, Context, Done, Step, StepFailed
-from engines.ssh.errors import HostFileMissing
+from engines.ssh.errors import NOTHING_KNOWN, HostFileMissing
 from engines.ssh.session import Session
 from engines.states import touch_engine
 from engines.vllm import log
@@ -238,7 +238,7 @@ def start_failed(context: Context, *, code: str, message: str) -> None:
     """The database's side of a start that failed. A lost host leaves the engine unknown, not failed."""
     engine = context.engine
     begun = context.parameters.get("resume") or context.scratch.get("start")
-    lost = code in {"host_unreachable", "command_timeout"}
+    lost = code in NOTHING_KNOWN
     if lost and begun:
         to = EngineState.UNREACHABLE
     else:

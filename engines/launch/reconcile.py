@@ -10,14 +10,16 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 
-from django.db.models import F
+from django.db.models import F, Q
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from engines.actions.start_engine import StartEngine
 from engines.actions.stop_engine import StopEngine
-from engines.choices import DesiredState, EngineState, Launcher, OperationKind
+from engines.choices import DesiredState, EngineState, HostState, Launcher, OperationKind
+from engines.host_states import note_host_error
 from engines.launch import remote
 from engines.launch.decide import BACKOFF_S, Act, Change, Seen, decide, failures_in_a_row
 from engines.launch.ending import close_start, last_lines
@@ -57,10 +59,13 @@ Connect = Callable[[Host], Session]
 
 
 def hosts_to_reconcile() -> list[int]:
-    """Hosts that have an engine which was ever started or adopted."""
-    return list(
-        Engine.objects.exclude(current_start=None).order_by("host").values_list("host", flat=True).distinct()
-    )
+    """Hosts that have an engine which was ever started or adopted.
+
+    Not those that keep refusing to sign us in: every try brings a lock of the account or a ban nearer.
+    """
+    refused = Q(host__state=HostState.REFUSED) | Q(host__jump__state=HostState.REFUSED)
+    engines = Engine.objects.exclude(current_start=None).exclude(refused, host__misses__gte=MISSES)
+    return list(engines.order_by("host").values_list("host", flat=True).distinct())
 
 
 def reconcile_host(host_id: int, *, connect: Connect = session_for) -> bool:
@@ -113,16 +118,24 @@ def _missed(host: Host, engines: list[Engine], error: HostError) -> None:
     Host.objects.filter(pk=host.pk).update(misses=F("misses") + 1)
     if host.misses + 1 < MISSES:
         return
+    note_host_error(host, error)
     for engine in engines:
         with advisory_lock(ENGINE_LOCK, engine.pk) as mine:
             if mine and _unchanged(engine):
-                engine.move(
+                _move(
+                    engine,
                     EngineState.UNREACHABLE,
                     only_from=_ACTIVE,
                     reason_code=error.code,
                     reason=error.message,
                     start=engine.current_start,
                 )
+
+
+def _move(engine: Engine, to: EngineState, *, only_from: tuple[EngineState, ...], **why: Any) -> bool:
+    """Engine.move from the state that was seen before the look, and from no other."""
+    seen = EngineState(engine.observed)
+    return seen in only_from and engine.move(to, only_from=(seen,), **why)
 
 
 def _seen_of(engine: Engine, seen: Scan) -> Seen:
@@ -228,6 +241,9 @@ def _do(act: Act, session: Session, engine: Engine, seen: Scan, answer: Answer |
 def _stop_asked(engine: Engine, start: EngineStart) -> bool:
     if engine.desired != DesiredState.STOPPED:
         return False
+    if engine.observed == EngineState.STOPPING:
+        # also of a start that was cancelled and whose worker died before the stop was begun
+        return True
     ordered = [OperationKind.STOP, OperationKind.DRAIN]
     return engine.operations.filter(kind__in=ordered, created_at__gte=start.created_at).exists()
 
@@ -246,9 +262,10 @@ def _answered(session: Session, engine: Engine, seen: Scan, answer: Answer) -> N
                 return
             note_ready(session, engine, start, seen, endpoint, models.names, models.max_model_len)
         if (
-            not engine.move(
+            not _move(
+                engine,
                 EngineState.READY,
-                only_from=tuple(state for state in EngineState if state != EngineState.READY),
+                only_from=_NOT_READY,
                 reason_code="answers_again",
                 reason=_("The same process answers again."),
                 start=start,
@@ -275,10 +292,11 @@ def _ended(session: Session, engine: Engine, seen: Scan) -> None:
     cause = _cause(session, start, was_ready)
     close_start(start, seen, last_lines(session, start))
     if _stop_asked(engine, start):
-        engine.move(EngineState.STOPPED, only_from=_LEFT, start=start)
+        _move(engine, EngineState.STOPPED, only_from=_LEFT, start=start)
         return
     if start.exit_status in _ASKED_TO_END and was_ready:
-        engine.move(
+        _move(
+            engine,
             EngineState.STOPPED,
             only_from=_LEFT,
             reason_code="ended_outside",
@@ -290,10 +308,11 @@ def _ended(session: Session, engine: Engine, seen: Scan) -> None:
     code, message, remedy = explain(cause, start.exit_status)
     start.facts["cause"] = {"code": code, "line": cause.line, "text": message, "remedy": remedy}
     start.save(update_fields=["facts"])
-    engine.move(EngineState.FAILED, only_from=_LEFT, reason_code=code, reason=message, start=start)
+    _move(engine, EngineState.FAILED, only_from=_LEFT, reason_code=code, reason=message, start=start)
 
 
 _LEFT = (*_ACTIVE, EngineState.UNREACHABLE)
+_NOT_READY = tuple(state for state in EngineState if state != EngineState.READY)
 
 
 def _cause(session: Session, start: EngineStart, was_ready: bool) -> log.Cause:
@@ -314,7 +333,8 @@ def _rebooted(session: Session, engine: Engine) -> None:
     if not engine.keep_running and engine.desired == DesiredState.RUNNING:
         Engine.objects.filter(pk=engine.pk).update(desired=DesiredState.STOPPED)
         engine.desired = DesiredState.STOPPED
-    engine.move(
+    _move(
+        engine,
         EngineState.STOPPED,
         only_from=_LEFT,
         reason_code="host_rebooted",

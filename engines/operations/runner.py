@@ -160,9 +160,11 @@ def _unreachable(
 
 def _fail(context: Context, flow: Flow, row: OperationStep, code: str, message: str, remedy: str) -> None:
     row.state, row.detail, row.finished_at = StepState.FAILED, message, timezone.now()
-    row.save(update_fields=["state", "detail", "finished_at"])
-    context.operation.steps.filter(state=StepState.PENDING).update(state=StepState.SKIPPED)
-    _end(context, flow, OperationState.FAILED, code=code, message=message, remedy=remedy)
+    # in one: steps skipped in an operation that then goes on would count as done
+    with transaction.atomic():
+        row.save(update_fields=["state", "detail", "finished_at"])
+        context.operation.steps.filter(state=StepState.PENDING).update(state=StepState.SKIPPED)
+        _end(context, flow, OperationState.FAILED, code=code, message=message, remedy=remedy)
 
 
 def _end(

@@ -91,3 +91,19 @@ class HostFileDenied(HostError):
     """The user signed in as may not read or write that file on the host."""
 
     code = "host_file_denied"
+
+
+#: codes of errors after which nothing is known about what runs on the host
+NOTHING_KNOWN = frozenset(
+    kind.code
+    for kind in (
+        HostUnreachable,
+        CommandTimeout,
+        SignInRefused,
+        HostKeyUnknown,
+        HostKeyChanged,
+        HostKeyUnusable,
+        HostMisconfigured,
+        HostShellUnusable,
+    )
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from celery import shared_task
+from django.db.models import Q
 from django.utils import timezone
 
 from engines.models import Operation
@@ -12,10 +13,19 @@ from engines.operations import runner
 
 #: how late a tick may be before reconcile takes the operation up again
 GRACE_S = 5
+#: how far the clocks of two workers may be apart; a tick that is refused for it comes GRACE_S later
+SKEW_S = 1
 
 
 @shared_task(ignore_result=True)
 def advance_operation(operation_id: int) -> None:
+    """One tick if one is due. Of tasks doubled by a late worker all but one end here, or each would go on
+    for as long as the operation does.
+    """
+    soon = timezone.now() + timedelta(seconds=SKEW_S)
+    due = Q(next_tick_at__lte=soon) | Q(cancel_requested=True)
+    if not Operation.objects.active().filter(due, pk=operation_id).exists():
+        return
     after = runner.tick(operation_id)
     if after is not None:
         advance_operation.apply_async((operation_id,), countdown=after or None)

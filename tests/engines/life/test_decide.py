@@ -79,3 +79,12 @@ def test_a_persons_start_forgets_earlier_crashes():
         Change("failed", 980, crash=True),
     ]
     assert failures_in_a_row(changes, 1010) == 1
+
+
+def test_an_adopted_engine_is_never_taken_up_as_a_start():
+    for observed, seen, _ended, was_ready, _stop_asked in EVERY:
+        if seen.same_boot and seen.leader:
+            act = decide(
+                observed, seen=seen, ended=False, was_ready=was_ready, stop_asked=False, adopted=True
+            )
+            assert act == Act.ASK, (observed, seen)

@@ -10,9 +10,12 @@ from django.utils import timezone
 
 from engines.choices import DesiredState
 from engines.launch import reconcile
-from engines.models import Engine, Operation
-from engines.ssh.errors import HostUnreachable
+from engines.launch.ending import last_lines
+from engines.models import Engine, EngineStart, Operation
+from engines.operations import runner
+from engines.ssh.errors import HostFileDenied, HostUnreachable, SignInRefused
 from engines.ssh.local import local_session
+from tests.support.factories import EngineFactory, HostFactory
 
 
 @pytest.fixture
@@ -232,3 +235,78 @@ def test_a_start_folder_that_was_removed_does_not_hide_its_processes(place, runn
     assert running.observed == "ready"
     assert place.stop(running).state == "succeeded"
     assert place.processes(running) == []
+
+
+def refused(_host):
+    raise SignInRefused("The host refused the key.")
+
+
+def test_a_server_that_was_adopted_while_it_loaded_is_asked_and_never_started(place, running):
+    before = [one.pid for one in place.processes(running)]
+    EngineStart.objects.filter(pk=running.current_start.pk).update(
+        launcher="adopted", directory="", ready_at=None
+    )
+    Engine.objects.filter(pk=running.pk).update(observed="loading", served_names=[])
+    look(place, running)
+    assert (running.observed, running.served_names) == ("ready", ["tiny"])
+    assert running.current_start.ready_at is not None
+    assert not running.operations.active().exists()
+    assert [one.pid for one in place.processes(running)] == before
+
+
+def test_a_host_that_refuses_to_sign_in_during_a_start_does_not_end_the_engine(place):
+    engine = place.engine(ready_after="1")
+    Engine.objects.filter(pk=engine.pk).update(desired=DesiredState.RUNNING)
+    engine.move("starting", only_from=("stopped",))
+    operation = place.drive(place.begin("start", engine), until="load")
+    assert runner.tick(operation.pk, connect=refused) is None
+    operation.refresh_from_db()
+    engine.refresh_from_db()
+    assert (operation.state, operation.code) == ("failed", "sign_in_refused")
+    assert (engine.observed, engine.current_start.ended_at) == ("unreachable", None)
+    before = {one.pid for one in place.processes(engine)}
+
+    look(place, engine)
+    assert place.drive(engine.operations.active().get()).state == "succeeded"
+    assert before <= {one.pid for one in place.processes(engine)}
+
+
+def test_a_cancelled_start_whose_stop_was_never_begun_is_stopped(place, running):
+    Operation.objects.create(kind="start", host=place.host, engine=running, state="cancelled")
+    Engine.objects.filter(pk=running.pk).update(desired="stopped", observed="stopping")
+    look(place, running)
+    assert running.operations.active().get().kind == "stop"
+
+
+def test_what_moved_since_the_look_is_left_as_it_is(db):
+    seen = EngineFactory(observed="ready")
+    Engine.objects.filter(pk=seen.pk).update(observed="draining")
+    assert not reconcile._move(seen, "ready", only_from=("draining", "unreachable"))
+    assert Engine.objects.get(pk=seen.pk).observed == "draining"
+
+
+def test_a_host_that_refuses_to_sign_in_is_not_tried_for_ever(db):
+    host = HostFactory(state="online")
+    engine = EngineFactory(host=host, observed="ready")
+    engine.current_start = EngineStart.objects.create(engine=engine, number=1)
+    engine.save()
+    for _try in range(reconcile.MISSES):
+        assert reconcile.hosts_to_reconcile() == [host.pk]
+        reconcile.reconcile_host(host.pk, connect=refused)
+    assert reconcile.hosts_to_reconcile() == []
+    host.refresh_from_db()
+    engine.refresh_from_db()
+    assert (host.state, engine.observed) == ("refused", "unreachable")
+    type(host).objects.filter(pk=host.pk).update(state="online")
+    assert reconcile.hosts_to_reconcile() == [host.pk]
+
+
+def test_a_log_that_may_not_be_read_keeps_no_start_from_being_closed():
+    class Closed:
+        def size(self, path):
+            return 10
+
+        def read_range(self, path, offset, length):
+            raise HostFileDenied("The user may not use it.")
+
+    assert last_lines(Closed(), EngineStart(log_path="/var/log/root-only.log")) == ""
