@@ -32,8 +32,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         self.asked_to_stop = False
         up = self._start_services()
-        signal.signal(signal.SIGINT, self._ask_to_stop)
-        signal.signal(signal.SIGTERM, self._ask_to_stop)
+        before = {one: signal.signal(one, self._ask_to_stop) for one in (signal.SIGINT, signal.SIGTERM)}
         journey = Journey(say=self._say, stop=lambda: self.asked_to_stop, actor=Actor(source="command"))
         failed: str | None = None
         try:
@@ -48,6 +47,8 @@ class Command(BaseCommand):
             self.asked_to_stop = True
         finally:
             self._end(journey, up)
+            for one, handler in before.items():
+                signal.signal(one, handler)
         if failed:
             raise CommandError(_("The demo did not get to its end."))
 

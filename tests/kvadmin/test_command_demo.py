@@ -1,11 +1,14 @@
 import asyncio
+import subprocess
 
 import pytest
 from aiohttp import web
+from django.core.management import CommandError, call_command
 
 from kvadmin.actions import Actor
 from kvadmin.demo import traffic
 from kvadmin.demo.journey import DemoStopped, Journey
+from kvadmin.management.commands.demo import Command
 
 
 def test_the_stream_swings_between_its_bounds():
@@ -65,3 +68,13 @@ def test_a_step_that_fails_is_told_with_its_remedy(monkeypatch):
     journey = Journey(say=said.append, stop=lambda: False, actor=Actor.system())
     with pytest.raises(DemoStopped, match=r"No disk\. Make room\."):
         journey.follow(operation)
+
+
+@pytest.mark.django_db
+def test_services_that_do_not_start_end_the_demo_with_a_sentence(monkeypatch, capsys):
+    """The command ends by itself, with an exit status other than 0, and says where to look."""
+    monkeypatch.setattr(Command, "_console_answers", lambda _self: False)
+    monkeypatch.setattr(Command, "_start_services", lambda _self: subprocess.Popen(["false"]))
+    with pytest.raises(CommandError):
+        call_command("demo")
+    assert "kvadmin did not start" in capsys.readouterr().out
