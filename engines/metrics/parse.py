@@ -3,16 +3,20 @@
 An engine's pages have the same series in the same places from poll to poll, so a PageReader learns where
 the wanted ones are and afterwards reads only their numbers; a page that differs is learned anew. The
 reference for what a line means is prometheus_client's parser, in the tests. A metric that is not on the
-page is absent from the result, never 0. A NaN or an infinity is no value: that series is left out.
+page is absent from the result, never 0. A NaN, an infinity and what is too large to be counted in are no
+values: that series is left out.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from math import isfinite
 
 from engines.metrics.names import CACHE_CONFIG, METRICS, Combine, Kind, page_names
+
+#: beyond this a float counts no more by ones; and one engine that says more would overflow the columns in
+#: which the figures of all are written and summed up
+MOST = 2.0**53
 
 
 class MalformedPage(ValueError):
@@ -197,7 +201,7 @@ def _read(layout: _Layout, lines: list[str], histograms: bool) -> Page:
         found = [
             number
             for number in (numbers[position] for position in positions)
-            if isfinite(number) and (lowest is None or number >= lowest)
+            if -MOST <= number <= MOST and (lowest is None or number >= lowest)
         ]
         if not found:
             continue
@@ -215,8 +219,10 @@ def _read(layout: _Layout, lines: list[str], histograms: bool) -> Page:
                 numbers[positions[0]] if len(positions) == 1 else sum(numbers[p] for p in positions)
                 for positions in by_bound
             )
-            if isfinite(sum(counts)):
+            if all(0 <= count <= MOST for count in counts):
                 total = sum(numbers[position] for position in sums) if sums else None
+                if total is not None and not -MOST <= total <= MOST:
+                    total = None
                 read[metric] = Histogram(bounds, counts, total)
     return Page(
         values=values,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from math import isfinite
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from engines.metrics.names import METRICS, Combine, Kind, page_names
+from engines.metrics.parse import MOST
 
 DATA = Path(__file__).parents[2] / "data" / "metrics"
 
@@ -47,7 +47,7 @@ def expected(text: str) -> tuple[dict[str, float], dict[str, dict[float, float]]
             numbers = [
                 value
                 for value in chosen
-                if isfinite(value) and (metric.lowest is None or value >= metric.lowest)
+                if abs(value) <= MOST and (metric.lowest is None or value >= metric.lowest)
             ]
             if numbers:
                 values[metric.name] = {

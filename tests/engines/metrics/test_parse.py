@@ -200,3 +200,15 @@ def test_any_text_is_read_or_refused_in_words(text):
         parse_page(text)
     except MalformedPage as error:
         assert str(error)
+
+
+def test_what_could_not_be_stored_is_no_value():
+    page = parse_page(
+        'vllm:num_requests_running{engine="0"} 1e300\nvllm:num_requests_waiting{engine="0"} 3\n'
+        'vllm:time_to_first_token_seconds_bucket{engine="0",le="1"} 1e30\n'
+        'vllm:time_to_first_token_seconds_bucket{engine="0",le="+Inf"} 1e30\n'
+        'vllm:inter_token_latency_seconds_bucket{engine="0",le="+Inf"} 2\n'
+        'vllm:inter_token_latency_seconds_sum{engine="0"} 1e300\n'
+    )
+    assert page.values == {"requests_waiting": 3}
+    assert [(one.counts, one.sum) for one in page.histograms.values()] == [((2.0,), None)]
