@@ -90,6 +90,16 @@ def test_the_fleet_comes_in_the_accounts_language(client, viewer):
     assert "Fleet" not in page
 
 
+def test_what_a_library_says_is_translated_too(client, viewer):
+    viewer.language = "zh-hans"
+    viewer.save()
+    client.force_login(viewer)
+    sent = {"oldpassword": "correct horse battery", "password1": "a", "password2": "a"}
+    page = client.post(reverse("account_change_password"), sent).content.decode()
+    assert "密码太短" in page
+    assert "too short" not in page
+
+
 def test_no_text_is_filled_in_before_it_is_looked_up():
     early = re.compile(
         r"""\b(?:_|n?p?gettext(?:_lazy|_noop)?)\(\s*(?:f["']|["'][^"'\n]*["']\s*(?:%|\.format))"""
