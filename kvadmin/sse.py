@@ -1,8 +1,9 @@
 """Server-sent events: one response that follows something in the database or on a host.
 
-A stream holds no thread and no database connection between two reads, so a hundred open pages cost a
-hundred coroutines. It ends when the reader says so, when the client goes, or after ``limit_s``: the
-client then comes back with Last-Event-ID, is checked again, and resumes.
+A stream holds no database connection between two reads, so more pages may be open than the database
+takes connections; of threads it keeps the idle one that answered the request. It ends when the reader
+says so, when the client goes, or after ``limit_s``: the client then comes back with Last-Event-ID, is
+checked again, and resumes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from django.db import connections
+from asgiref.sync import sync_to_async
+from django.db import close_old_connections, connections
 from django.http import HttpRequest, StreamingHttpResponse
 
 Cursor = TypeVar("Cursor")
@@ -113,6 +115,8 @@ async def _events(
 ) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
     started = spoken = time.monotonic()
+    # the request ends with the stream only: till then its thread would keep what signed the caller in
+    await sync_to_async(close_old_connections)()
     yield f"retry: {RETRY_MS}\n\n".encode()
     while True:
         found = await loop.run_in_executor(_readers(), _look, read, cursor)

@@ -22,6 +22,7 @@ from engines.choices import OperationKind, OperationState
 from engines.models import Operation, OperationLine, OperationStep
 from kvadmin.api.base import ReadViewSet
 from kvadmin.api.serializers import EmptySerializer
+from kvadmin.numbers import whole_number
 from kvadmin.sse import Event, Read, event_stream, last_event_id
 
 #: lines that one look at an operation sends at most
@@ -171,8 +172,7 @@ class OperationViewSet(ReadViewSet):
 
 def follow(operation: Operation, request: HttpRequest) -> StreamingHttpResponse:
     """The events of an operation from where the client stopped, until it has ended."""
-    resumed = last_event_id(request) or ""
-    line = int(resumed) if resumed.isascii() and resumed.isdigit() and len(resumed) < 19 else 0
+    line = whole_number(last_event_id(request)) or 0
 
     def read(cursor: tuple[int, str]) -> Read[tuple[int, str]]:
         line, shown = cursor

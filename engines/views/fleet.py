@@ -18,7 +18,8 @@ from django.views import View
 from engines.choices import EngineState
 from engines.metrics.current import Reading, current_readings, sparklines
 from engines.models import Engine, Host, Operation
-from kvadmin.views.base import PermissionView
+from kvadmin.numbers import whole_number
+from kvadmin.views.base import PermissionView, search_text
 
 TROUBLE = (EngineState.FAILED, EngineState.UNREACHABLE)
 #: usage above which a card warns, and above which it is called full (the playbook's bands)
@@ -115,7 +116,7 @@ class Filter:
         state = request.GET.get("state", "")
         return cls(
             view=view if view in {"all", "trouble", "host", "model"} else "all",
-            text=request.GET.get("q", "").strip()[:100],
+            text=search_text(request)[:100],
             state=state if state in EngineState.values else "",
         )
 
@@ -252,10 +253,7 @@ class FleetCardsView(FleetView):
     """What changed since a number: 204, the changed cards, or the whole grid when its shape changed."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        try:
-            since = int(request.GET.get("since", "0"))
-        except ValueError:
-            since = 0
+        since = whole_number(request.GET.get("since")) or 0
         newest = Engine.objects.visible_to(request.user).aggregate(n=Max("seq"))["n"] or 0
         if since and newest <= since:
             count = Engine.objects.visible_to(request.user).count()

@@ -17,6 +17,7 @@ from engines.actions.cancel_operation import CancelOperation
 from engines.choices import OperationKind, OperationState
 from engines.models import Operation
 from kvadmin.actions import ActionError
+from kvadmin.numbers import whole_number
 from kvadmin.views.base import PermissionView, actor_of
 
 PAGE = 50
@@ -30,13 +31,13 @@ class OperationListView(PermissionView, View):
             "host", "engine", "requested_by"
         )
         state, kind = request.GET.get("state", ""), request.GET.get("kind", "")
-        before = request.GET.get("before", "")
+        before = whole_number(request.GET.get("before"))
         if state in OperationState.values:
             operations = operations.filter(state=state)
         if kind in OperationKind.values:
             operations = operations.filter(kind=kind)
-        if before.isdigit():
-            operations = operations.filter(pk__lt=int(before))
+        if before is not None:
+            operations = operations.filter(pk__lt=before)
         rows = list(operations[: PAGE + 1])
         context = {
             "operations": rows[:PAGE],

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 import django_filters
 from django import forms
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import path
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from kvadmin.models import AuditEvent
+from kvadmin.streaming import PieceByPiece
 from kvadmin.templatetags.audit import attach_subjects
 from kvadmin.views.base import PermissionView, keyset_page
 
@@ -100,10 +101,10 @@ class AuditExportView(PermissionView):
 
     permission = "audit.view"
 
-    def get(self, request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
+    def get(self, request: HttpRequest) -> HttpResponse | PieceByPiece:
         found = filtered(request)
         rows = found.qs if found.is_valid() else AuditEvent.objects.none()
-        response = StreamingHttpResponse(csv_lines(rows), content_type="text/csv; charset=utf-8")
+        response = PieceByPiece(csv_lines(rows), content_type="text/csv; charset=utf-8")
         day = timezone.now().date().isoformat()
         response["Content-Disposition"] = f'attachment; filename="kvadmin-audit-{day}.csv"'
         return response

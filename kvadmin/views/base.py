@@ -117,6 +117,11 @@ def attempt(request: HttpRequest, action: Action[T], done: str | Callable[[T], s
     return result
 
 
+def search_text(request: HttpRequest, name: str = "q") -> str:
+    """What is looked for, without NUL, which PostgreSQL and commands cannot hold."""
+    return request.GET.get(name, "").replace("\0", "").strip()
+
+
 @dataclass(frozen=True)
 class KeysetPage(Generic[M]):
     """Rows, and the query strings of the neighbouring pages (empty where there is none)."""
@@ -139,8 +144,9 @@ def keyset_page(
     downward = by.startswith("-")
 
     def value(name: str) -> Any:
+        text = params.get(name, "")
         try:
-            return column.to_python(params.get(name)) if params.get(name) else None
+            return column.to_python(text) if text and "\0" not in text else None
         except ValidationError:
             return None
 

@@ -7,7 +7,7 @@ from django.shortcuts import render
 from django.urls import path
 
 from kvadmin.search import find
-from kvadmin.views.base import PermissionView
+from kvadmin.views.base import PermissionView, search_text
 
 
 class SearchView(PermissionView):
@@ -16,7 +16,7 @@ class SearchView(PermissionView):
     permission = "account.own"
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        text = request.GET.get("q", "").replace("\x00", "")
+        text = search_text(request)
         context = {"text": text, "groups": find(request.user, text)}
         if request.headers.get("X-Requested-With") == "fetch":
             return render(request, "search/hits.html", context)

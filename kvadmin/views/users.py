@@ -23,7 +23,7 @@ from kvadmin.actions.reset_factors import ResetFactors
 from kvadmin.actions.reset_password import ResetPassword
 from kvadmin.models import User
 from kvadmin.policies import Role
-from kvadmin.views.base import PermissionView, actor_of, add_action_error, attempt, keyset_page
+from kvadmin.views.base import PermissionView, actor_of, add_action_error, attempt, keyset_page, search_text
 
 
 class UserForm(forms.Form):
@@ -71,7 +71,7 @@ class UserListView(PermissionView):
     permission = "user.view"
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        text, role = request.GET.get("q", "").strip(), request.GET.get("role", "")
+        text, role = search_text(request), request.GET.get("role", "")
         people = User.objects.annotate(
             factors=Count("authenticator", filter=~Q(authenticator__type=Authenticator.Type.RECOVERY_CODES))
         )

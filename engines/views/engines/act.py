@@ -16,6 +16,7 @@ from engines.actions.start_engine import StartEngine
 from engines.actions.stop_engine import StopEngine
 from engines.models import Engine
 from kvadmin.actions import ActionError
+from kvadmin.numbers import whole_number
 from kvadmin.views.base import PermissionView, actor_of
 
 VERBS = {"start": StartEngine, "stop": StopEngine, "drain": DrainEngine, "restart": RestartEngine}
@@ -52,7 +53,8 @@ class OperateEnginesView(PermissionView, View):
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        ids = [int(one) for one in request.POST.getlist("engine") if one.isdigit()]
+        given = (whole_number(one) for one in request.POST.getlist("engine"))
+        ids = [one for one in given if one is not None]
         verb = request.POST.get("verb", "")
         if not ids:
             messages.error(request, _("Choose at least one engine."))

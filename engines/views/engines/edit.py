@@ -21,6 +21,7 @@ from engines.actions.start_engine import StartEngine
 from engines.models import Engine, Host, Revision, VllmEnvironment
 from engines.views.engines.act import tell
 from kvadmin.actions import ActionError
+from kvadmin.numbers import whole_number
 from kvadmin.views.base import PermissionView, actor_of
 
 
@@ -121,9 +122,7 @@ class EngineAddView(PermissionView, View):
         initial = {
             name: request.GET[name] for name in ("host", "revision", "environment") if name in request.GET
         }
-        host = (
-            Host.objects.filter(pk=initial.get("host")).first() if initial.get("host", "").isdigit() else None
-        )
+        host = Host.objects.filter(pk=whole_number(initial.get("host"))).first()
         host = host or Host.objects.visible_to(request.user).order_by("pk").first()
         if host is not None:
             initial.setdefault("host", host.pk)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from django.db import close_old_connections
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils.translation import gettext as _
@@ -14,8 +15,10 @@ from engines import logs
 from engines.models import Engine, EngineStart
 from engines.ssh.errors import HostError
 from engines.views.engines.detail import engine_context
+from kvadmin.numbers import whole_number
 from kvadmin.sse import Event, Read, event_stream, last_event_id
-from kvadmin.views.base import PermissionView
+from kvadmin.streaming import PieceByPiece
+from kvadmin.views.base import PermissionView, search_text
 
 #: lines shown at first, bytes of one page back, and how often the tail looks for more
 TAIL_LINES, PAGE_BYTES, TAIL_EVERY_S = 400, 65_536, 1.0
@@ -25,8 +28,8 @@ def start_of(request: HttpRequest, pk: int) -> EngineStart:
     """The start whose log is asked for (``start=number``), the newest by default."""
     engine = get_object_or_404(Engine.objects.visible_to(request.user).select_related("host"), pk=pk)
     starts = engine.starts.select_related("engine__host")
-    wanted = request.GET.get("start", "")
-    start = starts.filter(number=int(wanted)).first() if wanted.isdigit() else starts.first()
+    wanted = whole_number(request.GET.get("start"))
+    start = starts.first() if wanted is None else starts.filter(number=wanted).first()
     if start is None or not start.log_path:
         raise Http404(_("There is no log of this start."))
     return start
@@ -42,8 +45,8 @@ class EngineLogView(PermissionView, View):
     def get(self, request: HttpRequest, pk: int) -> HttpResponse:
         context = engine_context(request, pk)
         starts = context["engine"].starts.all()
-        wanted = request.GET.get("start", "")
-        start = starts.filter(number=int(wanted)).first() if wanted.isdigit() else starts.first()
+        wanted = whole_number(request.GET.get("start"))
+        start = starts.first() if wanted is None else starts.filter(number=wanted).first()
         context.update(starts=starts[:50], start=start, tab="engine_log")
         if start is not None and start.log_path:
             try:
@@ -60,12 +63,12 @@ class LogChunkView(PermissionView, View):
 
     def get(self, request: HttpRequest, pk: int) -> HttpResponse:
         start = start_of(request, pk)
-        before, after = request.GET.get("before", ""), request.GET.get("after", "")
+        before, after = (whole_number(request.GET.get(name)) for name in ("before", "after"))
         try:
-            if before.isdigit():
-                chunk = logs.before(start, int(before), PAGE_BYTES)
-            elif after.isdigit():
-                chunk = logs.after(start, int(after))
+            if before is not None:
+                chunk = logs.before(start, before, PAGE_BYTES)
+            elif after is not None:
+                chunk = logs.after(start, after)
             else:
                 chunk = logs.tail(start, lines=TAIL_LINES)
         except HostError as error:
@@ -80,7 +83,7 @@ class LogSearchView(PermissionView, View):
 
     def get(self, request: HttpRequest, pk: int) -> HttpResponse:
         start = start_of(request, pk)
-        needle = request.GET.get("q", "").strip()
+        needle = search_text(request)
         if not needle:
             return JsonResponse({"hits": [], "more": False})
         try:
@@ -99,8 +102,7 @@ class LogStreamView(PermissionView, View):
 
     def get(self, request: HttpRequest, pk: int) -> StreamingHttpResponse:
         start = start_of(request, pk)
-        begin = last_event_id(request) or request.GET.get("from", "")
-        offset = int(begin) if begin.isdigit() else 0
+        offset = whole_number(last_event_id(request) or request.GET.get("from")) or 0
 
         def read(offset: int) -> Read[int]:
             try:
@@ -119,7 +121,7 @@ class LogDownloadView(PermissionView, View):
 
     def get(self, request: HttpRequest, pk: int) -> HttpResponse:
         start = start_of(request, pk)
-        response = StreamingHttpResponse(self._pieces(start), content_type="text/plain; charset=utf-8")
+        response = PieceByPiece(self._pieces(start), content_type="text/plain; charset=utf-8")
         response["Content-Disposition"] = f'attachment; filename="engine-{pk}-start-{start.number}.log"'
         return response
 
@@ -128,4 +130,6 @@ class LogDownloadView(PermissionView, View):
         offset = 0
         while piece := logs.read(start, offset, 1_048_576):
             offset += len(piece)
+            # a slow reader keeps no database connection
+            close_old_connections()
             yield piece

@@ -14,14 +14,14 @@ from engines.models import Host, Operation
 from engines.ssh import keys
 from engines.views.hosts.chart import gpu_memory_chart
 from engines.views.hosts.facts import gpu_summary, gpus_of
-from kvadmin.views.base import PermissionView, keyset_page
+from kvadmin.views.base import PermissionView, keyset_page, search_text
 
 
 class ListView(PermissionView):
     permission = "host.view"
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        state, text = request.GET.get("state", ""), request.GET.get("q", "").strip()
+        state, text = request.GET.get("state", ""), search_text(request)
         visible = Host.objects.visible_to(request.user)
         hosts = visible.prefetch_related("environments").annotate(engine_count=Count("engines"))
         if state == "trouble":

@@ -16,6 +16,7 @@ from engines.vllm.notes import Note, error, gettext_noop
 from engines.vllm.reading import Command
 from engines.vllm.validate import Reading, read_spec
 from kvadmin.actions import Actor
+from kvadmin.numbers import whole_number
 
 _TEXTS = ("name", "description", "note", "model", "served_names", "gpus", "extra_arguments")
 
@@ -59,8 +60,8 @@ class Draft:
             stays = position < len(kept) and kept[position] == "yes"
             if name.strip() or value:
                 draft.variables.append(Variable(name.strip(), value, secret, stays))
-        draft.based_on = _number(post.get("based_on_now") or post.get("based_on"))
-        draft.secrets_from = _number(post.get("secrets_from"))
+        draft.based_on = whole_number(post.get("based_on_now") or post.get("based_on"))
+        draft.secrets_from = whole_number(post.get("secrets_from"))
         return draft
 
     @classmethod
@@ -171,7 +172,3 @@ class Draft:
             "based_on": self.based_on,
         }
         return SaveProfile(actor, profile=profile, secrets_from=source, **given)
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 19 else None

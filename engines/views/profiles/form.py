@@ -26,6 +26,7 @@ from engines.vllm.notes import Note
 from engines.vllm.reading import read_text
 from engines.vllm.spec import ServeSpec
 from kvadmin.actions import ActionError, Conflict, Invalid
+from kvadmin.numbers import whole_number
 from kvadmin.views.base import PermissionView, actor_of, sentence_of
 
 #: inputs beside vLLM's own fields
@@ -81,18 +82,18 @@ class ProfileForm(PermissionView):
     def _draft(self, request: HttpRequest, profile: Profile | None) -> Draft:
         if profile is not None:
             newest = profile.latest
-            number = request.GET.get("revision", "")
-            shown = revision_or_404(profile, int(number)) if _is_number(number) else newest
+            number = whole_number(request.GET.get("revision"))
+            shown = newest if number is None else revision_or_404(profile, number)
             draft = Draft.from_revision(shown, profile)
             draft.based_on = newest.number if newest is not None else None
             if shown is not None and shown != newest:
                 draft.secrets_from = shown.pk
                 draft.note = _("As in revision %(number)d") % {"number": shown.number}
             return draft
-        copied = request.GET.get("copy", "")
-        if not _is_number(copied):
+        copied = whole_number(request.GET.get("copy"))
+        if copied is None:
             return Draft()
-        source = profile_or_404(request, int(copied))
+        source = profile_or_404(request, copied)
         draft = Draft.from_revision(source.latest)
         draft.name = _("%(name)s-copy") % {"name": source.name}
         draft.description = source.description
@@ -228,7 +229,3 @@ class ProfileImport(PermissionView):
         response = render(request, "engines/profiles/form.html", context)
         response["Cache-Control"] = "no-store"
         return response
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 10

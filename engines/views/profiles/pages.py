@@ -17,7 +17,8 @@ from engines.views.profiles.present import Past, changes, command_text, compare,
 from engines.vllm.command import display_command, masked_extra
 from engines.vllm.masking import mask_environment
 from engines.vllm.validate import check_spec
-from kvadmin.views.base import PermissionView, actor_of, attempt, keyset_page
+from kvadmin.numbers import whole_number
+from kvadmin.views.base import PermissionView, actor_of, attempt, keyset_page, search_text
 
 _SHOWN = 20
 
@@ -40,7 +41,7 @@ class ProfileList(PermissionView):
     permission = "profile.view"
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        text = request.GET.get("q", "").replace("\x00", "").strip()
+        text = search_text(request)
         archived = request.GET.get("archived") == "1"
         profiles = Profile.objects.visible_to(request.user).filter(archived_at__isnull=not archived)
         if text:
@@ -116,8 +117,8 @@ class ProfileCompare(PermissionView):
         numbers = list(profile.revisions.values_list("number", flat=True))
         if not numbers:
             raise Http404
-        right = self._number(request, "right") or numbers[0]
-        left = self._number(request, "left") or max((n for n in numbers if n < right), default=right)
+        right = whole_number(request.GET.get("right")) or numbers[0]
+        left = whole_number(request.GET.get("left")) or max((n for n in numbers if n < right), default=right)
         one, other = revision_or_404(profile, left), revision_or_404(profile, right)
         pairs = compare(one.spec, other.spec)
         everything = request.GET.get("show") == "all"
@@ -133,10 +134,6 @@ class ProfileCompare(PermissionView):
             "right_command": command_text(other.spec),
         }
         return render(request, "engines/profiles/compare.html", context)
-
-    def _number(self, request: HttpRequest, name: str) -> int | None:
-        text = request.GET.get(name, "")
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 class ProfileExport(PermissionView):
