@@ -67,6 +67,8 @@ class AuditViewSet(ReadViewSet):
 
 
 class UserSerializer(serializers.ModelSerializer):
+    email = serializers.CharField(read_only=True, help_text="Empty when there is none.")
+
     class Meta:
         model = User
         fields = [

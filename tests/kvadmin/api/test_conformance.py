@@ -8,6 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable
 from functools import cache
+from typing import Any
 
 import pytest
 import schemathesis
@@ -17,7 +18,6 @@ from django.core.wsgi import get_wsgi_application
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiJsonRenderer
 from hypothesis import HealthCheck, settings
-from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_headers_conformance,
@@ -35,7 +35,6 @@ from tests.support.factories import EngineFactory, EnvironmentFactory, HostFacto
 #: what is stored as a secret in the rows below: in no answer
 SECRETS = ("very-own-engine-key", "very-own-password", "very-own-variable")
 CHECKS = [
-    not_a_server_error,
     status_code_conformance,
     content_type_conformance,
     response_headers_conformance,
@@ -102,18 +101,15 @@ schema = schemathesis.openapi.from_wsgi("/openapi.json", served).exclude(
 )
 
 
-@schema.parametrize()
-@settings(
-    max_examples=3,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[
-        HealthCheck.function_scoped_fixture,
-        HealthCheck.too_slow,
-        HealthCheck.filter_too_much,
-    ],
-)
-def test_every_answer_is_as_documented(case, rows):
+def settings_for(examples: int) -> settings:
+    """The same requests at every run; the machine's load is no reason to fail."""
+    unhealthy = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much]
+    return settings(
+        max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=unhealthy
+    )
+
+
+def check(case: schemathesis.Case, rows: dict[str, Any]) -> None:
     kind = case.operation.path.removeprefix("/api/manage/v1/").split("/")[0]
     for name in ("id", "uuid"):
         # half of the made-up ids are replaced by one that is there
@@ -121,6 +117,22 @@ def test_every_answer_is_as_documented(case, rows):
         if made_up and kind in rows["ids"] and zlib.crc32(made_up.encode(errors="replace")) % 2:
             case.path_parameters[name] = rows["ids"][kind]
     response = case.call(headers=rows["headers"])
+    # every operation documents 500, so that has to be looked for; 502 is what a host did, not kvadmin
+    assert response.status_code < 500 or response.status_code == 502, response.text
     case.validate_response(response, checks=CHECKS)
     for secret in SECRETS:
         assert secret not in response.text
+
+
+@schema.parametrize()
+@settings_for(3)
+def test_every_answer_is_as_documented(case, rows):
+    check(case, rows)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@schema.parametrize()
+@settings_for(60)
+def test_every_answer_to_many_requests_is_as_documented(case, rows):
+    check(case, rows)
