@@ -37,13 +37,17 @@ VARIABLES = {
     "VLLM_NO_USAGE_STATS": "1",
     "HF_HUB_OFFLINE": "1",
 }
-_MAKE_MODEL = """
+#: $1 the environment's Python, $2 the folder; prints the folder's whole path
+_MAKE_MODEL = r"""
 set -eu
-[ -f "$2/model.safetensors" ] && [ -f "$2/tokenizer_config.json" ] && exit 0
-rm -rf "$2.part"
-HF_HUB_OFFLINE=1 "$1" - "$2.part"
-rm -rf "$2"
-mv "$2.part" "$2"
+case $2 in "~/"*) folder=$HOME/${2#"~/"};; *) folder=$2;; esac
+if [ ! -f "$folder/model.safetensors" ] || [ ! -f "$folder/tokenizer_config.json" ]; then
+  rm -rf "$folder.part"
+  HF_HUB_OFFLINE=1 "$1" - "$folder.part" >&2
+  rm -rf "$folder"
+  mv "$folder.part" "$folder"
+fi
+printf '%s\n' "$folder"
 """
 
 
@@ -124,7 +128,7 @@ class Journey:
             session.close()
         if result.status != 0:
             raise DemoStopped(_("The model could not be made: %(why)s") % {"why": result.stderr[-800:]})
-        return folder
+        return result.stdout.strip()
 
     def profile(self, model: str) -> Revision:
         profile = Profile.objects.filter(name=NAME).first()

@@ -41,7 +41,9 @@ class Command(BaseCommand):
             self._announce(engine.get_absolute_url())
             self._send_requests(engine)
         except (DemoStopped, ActionError) as error:
-            failed = f"{error} {getattr(error, 'remedy', '')}".strip()
+            fields = getattr(error, "errors", {})
+            more = [f"{name}: {' '.join(sentences)}" for name, sentences in fields.items()]
+            failed = " ".join([str(error), getattr(error, "remedy", ""), *more]).strip()
             self._say(failed)
         except KeyboardInterrupt:
             self.asked_to_stop = True
