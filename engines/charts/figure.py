@@ -163,8 +163,9 @@ def layout(start: datetime, end: datetime, *, revision: str, **axes: dict[str, A
         "uirevision": revision,
         "hovermode": "x unified",
         "showlegend": True,
-        "legend": {"orientation": "h", "x": 0, "y": -0.22, "yanchor": "top"},
-        "margin": {"l": 52, "r": 12, "t": 22, "b": 64},
+        # at the foot of the chart, below an axis whose date may take a second line
+        "legend": {"orientation": "h", "x": 0, "yref": "container", "y": 0.01, "yanchor": "bottom"},
+        "margin": {"l": 52, "r": 12, "t": 22, "b": 68},
         "dragmode": "zoom",
         "xaxis": {
             "type": "date",
