@@ -3,8 +3,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from django.db import transaction
-
+from engines.actions.contact_host import contact_after_commit
 from engines.actions.host_input import Mistakes, check_settings, picture, set_credentials
 from engines.choices import HostAuth, HostKind, OperationKind
 from engines.models import Host
@@ -58,14 +57,7 @@ class AddHost(Action[Host]):
         )
         mistakes = Mistakes()
         check_settings(host, mistakes)
-        set_credentials(
-            host,
-            mistakes,
-            private_key=self.private_key,
-            passphrase=self.passphrase,
-            password=self.password,
-            generate_key=self.generate_key,
-        )
+        set_credentials(host, mistakes, self)
         mistakes.refuse()
         self._host = host
 
@@ -76,11 +68,5 @@ class AddHost(Action[Host]):
         if host.is_local:
             begin_operation(OperationKind.PROBE, actor=self.actor, host=host)
         else:
-            transaction.on_commit(lambda: _contact(host.pk))
+            contact_after_commit(host)
         return host
-
-
-def _contact(host_id: int) -> None:
-    from engines.tasks.contact import contact_host
-
-    contact_host.delay(host_id)

@@ -3,14 +3,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from django.db import transaction
+from django.utils.translation import gettext as _
 
+from engines.actions.contact_host import contact_after_commit
 from engines.actions.host_input import Mistakes, check_settings, picture, set_credentials
-from engines.models import Host
-from kvadmin.actions import Action
+from engines.models import EngineStart, Host
+from kvadmin.actions import Action, Conflict
 
 #: a change of one of these means another connection: it is tried after the commit
 _CONNECTION = {"address", "port", "username", "auth", "jump", "private_key", "passphrase", "password"}
+#: with one of these another the host's engines would be looked for elsewhere, and taken for gone
+_IDENTITY = ("address", "username", "jump", "work_dir")
 
 
 class _Unchanged:
@@ -25,7 +28,8 @@ UNCHANGED: Any = _Unchanged()
 class ChangeHost(Action[Host]):
     """Change a host's settings; a field left ``UNCHANGED`` (a secret left empty) stays as it is.
 
-    The pinned host key stays: if the new address shows another one, that is a changed key.
+    The pinned host key stays: if the new address shows another one, that is a changed key. Address,
+    user, jump host and folder stay as they are while an engine may run there.
     """
 
     verb: ClassVar[str] = "host.change"
@@ -60,27 +64,38 @@ class ChangeHost(Action[Host]):
     def check(self) -> None:
         changed = Host.objects.select_related("jump").get(pk=self.host.pk)
         self.before = picture(changed)
-        old = {name: getattr(changed, name) for name in _CONNECTION}
+        old = {name: getattr(changed, name) for name in (*_CONNECTION, *_IDENTITY)}
         for name in self._FIELDS:
             value = getattr(self, name)
             if value is not UNCHANGED:
                 setattr(changed, name, value)
         mistakes = Mistakes()
         check_settings(changed, mistakes)
-        set_credentials(
-            changed,
-            mistakes,
-            private_key=self.private_key,
-            passphrase=self.passphrase,
-            password=self.password,
-            generate_key=self.generate_key,
-        )
+        set_credentials(changed, mistakes, self)
         mistakes.refuse()
+        moved = [name for name in _IDENTITY if getattr(changed, name) != old[name]]
+        if moved:
+            self._refuse_while_running(moved[0])
         self._changed = changed
         self._reconnect = any(getattr(changed, name) != old[name] for name in _CONNECTION)
         self._new_secret = any(
             getattr(changed, name) != old[name] for name in ("private_key", "passphrase", "password")
         )
+
+    def _refuse_while_running(self, field_name: str) -> None:
+        running = EngineStart.objects.filter(engine__host=self.host, ended_at=None)
+        names = sorted(set(running.values_list("engine__name", flat=True)))
+        if names:
+            raise Conflict(
+                _(
+                    "Address, user, jump host and folder cannot change while engines may run on the host: "
+                    "%(names)s."
+                )
+                % {"names": ", ".join(names)},
+                code="host_has_running_engines",
+                remedy=_("Stop these engines first, or forget those that kvadmin will never reach again."),
+                field=field_name,
+            )
 
     def execute(self) -> Host:
         host = self._changed
@@ -90,12 +105,6 @@ class ChangeHost(Action[Host]):
         if self._new_secret:
             self.after["credentials"] = "replaced"
         if self._reconnect and not host.is_local:
-            transaction.on_commit(lambda: _contact(host.pk))
+            contact_after_commit(host)
         self.host.refresh_from_db()
         return self.host
-
-
-def _contact(host_id: int) -> None:
-    from engines.tasks.contact import contact_host
-
-    contact_host.delay(host_id)

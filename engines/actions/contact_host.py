@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass
 from typing import ClassVar
 
+from django.db import transaction
 from django.utils.translation import gettext as _
 
 from engines.host_states import note_host_error, note_host_online
@@ -67,3 +68,10 @@ class ContactHost(Action[Host]):
     @property
     def connected(self) -> bool:
         return self._error is None
+
+
+def contact_after_commit(host: Host) -> None:
+    """Let a worker test the connection once the transaction has committed."""
+    from engines.tasks.contact import contact_host
+
+    transaction.on_commit(lambda: contact_host.delay(host.pk))

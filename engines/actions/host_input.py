@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from django.utils.translation import gettext as _
@@ -167,15 +167,16 @@ def _url_problem(url: str, schemes: set[str]) -> str:
     return ""
 
 
-def set_credentials(
-    host: Host,
-    mistakes: Mistakes,
-    *,
-    private_key: str,
-    passphrase: str,
-    password: str,
-    generate_key: bool,
-) -> None:
+class GivenCredentials(Protocol):
+    """What a person entered to sign in with."""
+
+    private_key: str
+    passphrase: str
+    password: str
+    generate_key: bool
+
+
+def set_credentials(host: Host, mistakes: Mistakes, given: GivenCredentials) -> None:
     """Put the given credentials on an SSH host's row; an empty one leaves what is there.
 
     What the chosen way does not use is forgotten.
@@ -184,23 +185,23 @@ def set_credentials(
         host.private_key = host.passphrase = host.password = host.public_key = ""
         return
     if host.auth == HostAuth.PASSWORD:
-        if password:
-            host.password = password
+        if given.password:
+            host.password = given.password
         elif not host.password:
             mistakes.add("password", _("Give the password to sign in with."))
         host.private_key = host.passphrase = host.public_key = ""
         return
     host.password = ""
     comment = f"kvadmin-{host.name}"
-    if generate_key:
+    if given.generate_key:
         pair = keys.generate(comment)
         host.private_key, host.public_key, host.passphrase = pair.private, pair.public, ""
-    elif private_key.strip():
+    elif given.private_key.strip():
         try:
-            host.public_key = keys.public_line(private_key, passphrase, comment)
+            host.public_key = keys.public_line(given.private_key, given.passphrase, comment)
         except keys.KeyProblem as problem:
             mistakes.add(problem.field, f"{problem.message} {problem.remedy}".strip())
             return
-        host.private_key, host.passphrase = keys.tidy(private_key), passphrase
+        host.private_key, host.passphrase = keys.tidy(given.private_key), given.passphrase
     elif not host.private_key:
         mistakes.add("private_key", _("Paste or upload a private key, or let one be generated."))

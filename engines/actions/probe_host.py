@@ -3,27 +3,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from engines.actions.host_ready import refuse_unconfirmed
+from engines.actions.host_operation import HostOperation
 from engines.choices import OperationKind
-from engines.models import Host, Operation
-from engines.operations.begin import begin_operation
-from kvadmin.actions import Action
 
 
 @dataclass
-class ProbeHost(Action[Operation]):
+class ProbeHost(HostOperation):
     """Look at a host: system, GPUs and who uses them, Pythons, vLLM environments, models."""
 
     verb: ClassVar[str] = "host.probe"
-    permission: ClassVar[str] = "host.operate"
-
-    host: Host
-
-    def subject(self) -> Host:
-        return self.host
-
-    def check(self) -> None:
-        refuse_unconfirmed(self.host)
-
-    def execute(self) -> Operation:
-        return begin_operation(OperationKind.PROBE, actor=self.actor, host=self.host)
+    kind: ClassVar[OperationKind] = OperationKind.PROBE

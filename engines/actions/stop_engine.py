@@ -20,8 +20,8 @@ from kvadmin.actions import Action, Invalid
 class StopEngine(Action[Operation]):
     """End an engine and every process of it. ``grace_s`` is how long its requests may still take.
 
-    While it is being started, that is cancelled and the stop follows: the operation returned is then
-    the one being cancelled. A drain has to be cancelled first.
+    While it is being started or drained, that is cancelled and the stop follows: the operation returned
+    is then the one being cancelled.
     """
 
     verb: ClassVar[str] = "engine.stop"
@@ -38,22 +38,29 @@ class StopEngine(Action[Operation]):
         refuse_unconfirmed(self.engine.host)
         if not 0 <= self.grace_s <= 600:
             raise Invalid(_("Give the engine between 0 and 600 seconds."), field="grace_s")
+        self.engine.refresh_from_db(fields=["observed"])
         active = self.engine.operations.active()
-        if self._starting() is None:
+        if self._cancelled_first() is None:
             at_rest = {EngineState.STOPPED} | ({EngineState.STOPPING} if active.exists() else set())
             refuse(self.engine, unless=tuple(state for state in EngineState if state not in at_rest))
 
-    def _starting(self) -> Operation | None:
+    def _cancelled_first(self) -> Operation | None:
+        """A start, or a drain that still waits for requests; one that stops the engine is left to it."""
         kinds = [OperationKind.START, OperationKind.RESTART]
+        if EngineState(self.engine.observed) == EngineState.DRAINING:
+            kinds.append(OperationKind.DRAIN)
         return self.engine.operations.active().filter(kind__in=kinds).first()
 
     def execute(self) -> Operation:
         engine = self.engine
         self.before = {"state": engine.observed}
         set_desired(engine, DesiredState.STOPPED)
-        starting = self._starting()
-        if starting is not None:
-            return CancelOperation(self.actor, starting).run()
+        first = self._cancelled_first()
+        if first is not None:
+            # over the parameters in the row: a worker that ticks it right now writes only its scratch
+            first.parameters["then_stop"] = {"grace_s": self.grace_s}
+            first.save(update_fields=["parameters"])
+            return CancelOperation(self.actor, first).run()
         operation = begin_operation(
             OperationKind.STOP,
             actor=self.actor,

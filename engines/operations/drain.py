@@ -1,4 +1,5 @@
-"""Draining an engine: wait until it has no request left, then stop it. Parameters: limit_s, grace_s."""
+"""Draining an engine: wait until it has no request left, then stop it. Parameters: limit_s, grace_s,
+then_stop (the parameters of the stop that follows if it is cancelled)."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from engines.launch.ending import STOP_STEPS, stop_failed, stopped
 from engines.launch.endpoint import Endpoint
 from engines.models import Engine
 from engines.operations.base import Again, Context, Done, Flow, Step, register
+from engines.operations.start import stop_after
 
 #: seconds that running requests get
 LIMIT_S = 300
@@ -55,8 +57,11 @@ class Drain(Flow):
         stop_failed(context, code=code, message=message)
 
     def cancelled(self, context: Context) -> None:
-        """Back to serving, unless it had been asked to end already."""
+        """Back to serving, unless a stop is to follow or the engine had been asked to end already."""
         engine = context.engine
+        if "then_stop" in context.parameters:
+            stop_after(context)
+            return
         if "terminated" in context.scratch:
             return
         Engine.objects.filter(pk=engine.pk).update(desired=DesiredState.RUNNING)

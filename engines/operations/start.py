@@ -30,12 +30,18 @@ class Start(Flow):
 
 
 def stop_after(context: Context) -> None:
-    """A start that was cancelled is stopped: whatever runs of it is ended by an operation of its own."""
+    """What was cancelled is stopped: whatever runs of the engine is ended by an operation of its own."""
     engine = context.engine
     Engine.objects.filter(pk=engine.pk).update(desired=DesiredState.STOPPED)
     engine.move(
         EngineState.STOPPING,
-        only_from=(EngineState.STARTING, EngineState.LOADING, EngineState.STOPPED, EngineState.UNREACHABLE),
+        only_from=(
+            EngineState.STARTING,
+            EngineState.LOADING,
+            EngineState.DRAINING,
+            EngineState.STOPPED,
+            EngineState.UNREACHABLE,
+        ),
         operation=context.operation,
     )
     asked_by = Actor(user=context.operation.requested_by, source=context.operation.source)
@@ -43,6 +49,12 @@ def stop_after(context: Context) -> None:
     def stop() -> None:
         # somebody else's stop does as well
         with suppress(Conflict):
-            begin_operation(OperationKind.STOP, actor=asked_by, host=context.host, engine=engine)
+            begin_operation(
+                OperationKind.STOP,
+                actor=asked_by,
+                host=context.host,
+                engine=engine,
+                parameters=context.parameters.get("then_stop"),
+            )
 
     transaction.on_commit(stop)

@@ -8,13 +8,13 @@ from engines.actions.confirm_host_key import ConfirmHostKey
 from engines.actions.contact_host import ContactHost
 from engines.actions.remove_host import RemoveHost
 from engines.choices import HostKind, HostState, OperationKind, OperationState
-from engines.models import Host, Operation
+from engines.models import EngineStart, Host, Operation
 from engines.operations import runner
 from engines.ssh import keys
 from engines.tasks.contact import contact_host
 from kvadmin.actions import Actor, Conflict, Denied, Invalid
 from kvadmin.models import AuditEvent
-from tests.support.factories import HostFactory
+from tests.support.factories import EngineFactory, HostFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -117,6 +117,23 @@ def test_a_change_writes_what_was_and_what_is(olga):
     event = AuditEvent.objects.get(verb="host.change")
     assert (event.before["name"], event.after["name"], event.ip) == ("before", "after", "10.1.1.1")
     assert "credentials" not in event.after
+
+
+@pytest.mark.parametrize("moved", ["address", "username", "jump", "work_dir"])
+def test_a_host_stays_where_it_is_while_an_engine_may_run_there(olga, moved):
+    host = HostFactory(private_key="x", service_address="10.9.9.9")
+    start = EngineStart.objects.create(engine=EngineFactory(name="chat", host=host), number=1)
+    values = {"address": "10.1.1.9", "username": "other", "work_dir": "/srv/other"}
+    values["jump"] = HostFactory(private_key="x")
+    change = {moved: values[moved]}
+    with pytest.raises(Conflict) as refused:
+        ChangeHost(olga, host=host, **change).run()
+    assert (refused.value.code, refused.value.field) == ("host_has_running_engines", moved)
+    assert "chat" in refused.value.message
+    ChangeHost(olga, host=host, name="other", service_address="10.9.9.8", generate_key=True).run()
+    EngineStart.objects.filter(pk=start.pk).update(ended_at=start.created_at)
+    ChangeHost(olga, host=host, **change).run()
+    assert getattr(Host.objects.get(pk=host.pk), moved) == values[moved]
 
 
 def test_a_key_that_moved_meanwhile_is_refused(olga):

@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
+from engines.actions.stop_engine import StopEngine
 from engines.choices import EngineState
 from engines.models import Engine, Operation
+from kvadmin.actions import Actor, Conflict
 from tests.support.factories import RevisionFactory
 
 
@@ -50,6 +54,37 @@ def test_a_cancelled_drain_serves_on(place):
     assert engine.observed == "ready"
     assert engine.desired == "running"
     assert len(place.processes(engine)) == 4
+
+
+def test_a_stop_cuts_a_drain_short(place, django_capture_on_commit_callbacks):
+    engine = place.engine()
+    place.start(engine)
+    place.tell(engine, running=3)
+    drain = draining(place, engine, limit_s=86400)
+    place.tick(drain)
+    assert StopEngine(Actor.system(), engine, grace_s=7).run() == drain
+    with django_capture_on_commit_callbacks(execute=True):
+        place.tick(drain)
+    drain.refresh_from_db()
+    assert drain.state == "cancelled"
+    stop = engine.operations.active().get()
+    assert (stop.kind, stop.parameters) == ("stop", {"grace_s": 7})
+    assert place.drive(stop).state == "succeeded"
+    engine.refresh_from_db()
+    assert (engine.observed, engine.desired) == ("stopped", "stopped")
+    assert place.processes(engine) == []
+
+
+def test_a_drain_that_is_ending_the_engine_is_left_to_it(place):
+    engine = place.engine()
+    place.start(engine)
+    drain = draining(place, engine)
+    engine.move(EngineState.STOPPING, only_from=(EngineState.DRAINING,))
+    with pytest.raises(Conflict) as refused:
+        StopEngine(Actor.system(), engine).run()
+    assert refused.value.code == "engine_stopping"
+    drain.refresh_from_db()
+    assert not drain.cancel_requested
 
 
 def test_a_restart_runs_the_new_revision_with_the_same_key(place):
