@@ -1,23 +1,31 @@
 """An engine's log in pieces: its tail, the piece before or after an offset, and a search on the host.
 
 Offsets are bytes in the file on the host. A piece begins and ends at line ends where there are any, so
-pieces join without a torn line. No call reads more than the piece it returns.
+pieces join without a torn line. No call reads more than the piece it returns and a margin around it.
+
+Everything that leaves this module is masked: the secrets that the start was given, and what looks like
+one. A mask has as many bytes as what it hides, so offsets stay those of the file.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
+from engines.launch.ending import secrets_of
 from engines.models import EngineStart
 from engines.ssh.errors import HostError
 from engines.ssh.session import Session, session_for
+from engines.vllm.log_masking import forms_of, margin_of, mask_bytes, unfinished
+from kvadmin.crypto import SecretUnreadable
 
 #: bytes that a tail looks at, and the most that one piece holds
 TAIL_BYTES, PIECE_BYTES = 131_072, 262_144
-#: longest part of a found line that is shown, characters
-LINE_CHARS = 400
+#: longest part of a found line that is shown, characters, and that is searched, bytes
+LINE_CHARS, LINE_BYTES = 400, 16_384
 
 _SEARCH = r"""
 [ -r "$1" ] || exit 3
@@ -42,17 +50,83 @@ class Hit:
     text: str
 
 
-def tail(start: EngineStart, lines: int = 400) -> Chunk:
-    """The last ``lines`` lines, or as many as TAIL_BYTES hold. Empty when there is no file yet."""
+@dataclass(frozen=True)
+class Piece:
+    """Whole characters of a file: ``offset`` to ``next_offset`` in bytes."""
+
+    offset: int
+    next_offset: int
+    text: str
+
+
+class SecretsUnknown(HostError):
+    """The start's secrets cannot be decrypted, so nothing can be masked and nothing is shown."""
+
+    code = "secret_unreadable"
+
+
+class _MaskedFile:
+    """A start's log through an open session: no byte of it leaves unmasked."""
+
+    def __init__(self, session: Session, path: str, secrets: list[str]):
+        self._session, self._path = session, path
+        self._forms = forms_of(secrets)
+        self.margin = margin_of(self._forms)
+
+    def size(self) -> int | None:
+        return self._session.size(self._path)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Up to ``length`` bytes from ``offset``, masked together with a margin on both sides."""
+        return self._read(offset, length)[0]
+
+    def read_settled(self, offset: int, length: int) -> bytes:
+        """``read`` without what may be the beginning of a secret that is still being written."""
+        data, cut = self._read(offset, length)
+        return data[: len(data) - cut]
+
+    def _read(self, offset: int, length: int) -> tuple[bytes, int]:
+        before = min(offset, self.margin)
+        window = self._session.read_range(self._path, offset - before, before + length + self.margin)
+        data = mask_bytes(window, self._forms)[before : before + length]
+        at_end = before + length >= len(window)
+        return data, min(unfinished(window, self._forms), len(data)) if at_end else 0
+
+    def search(self, needle: str, limit: int) -> list[Hit]:
+        result = self._session.run(
+            _SEARCH, args=[self._path, needle, str(limit), str(LINE_BYTES)], timeout_s=60
+        )
+        if result.status == 3:
+            raise HostError(
+                _("The log cannot be read on the host."), remedy=_("It may have been removed there.")
+            )
+        return read_hits(result.stdout, needle, self._forms)
+
+
+@contextmanager
+def _masked_file(start: EngineStart) -> Iterator[_MaskedFile]:
+    try:
+        secrets = secrets_of(start)
+    except SecretUnreadable as error:
+        raise SecretsUnknown(
+            _("The log is not shown: a secret that has to be hidden in it cannot be read."),
+            remedy=_("An administrator can put the old data key back behind the new one."),
+        ) from error
     session = session_for(start.engine.host)
     try:
-        size = session.size(start.log_path)
-        if not size:
-            return Chunk(0, 0, "")
-        begin = max(0, size - TAIL_BYTES)
-        data = session.read_range(start.log_path, begin, size - begin)
+        yield _MaskedFile(session, start.log_path, secrets)
     finally:
         session.close()
+
+
+def tail(start: EngineStart, lines: int = 400) -> Chunk:
+    """The last ``lines`` lines, or as many as TAIL_BYTES hold. Empty when there is no file yet."""
+    with _masked_file(start) as file:
+        size = file.size()
+        if not size:
+            return Chunk(0, 0, "")
+        begin = max(0, size - max(TAIL_BYTES - 2 * file.margin, file.margin))
+        data = file.read(begin, size - begin)
     skip = _after_first_line(data) if begin else 0
     end = begin + len(data)
     rows = data[skip:].split(b"\n")
@@ -74,55 +148,85 @@ def before(start: EngineStart, offset: int, length: int = 65_536) -> Chunk:
 def after(start: EngineStart, offset: int, length: int = PIECE_BYTES) -> Chunk:
     """What has come since ``offset``: whole lines, or a line's beginning if it is all there is.
 
-    A file shorter than ``offset`` (it was replaced) is read from its beginning.
+    A file shorter than ``offset`` (it was replaced) is read from its beginning. What may be the first
+    half of a secret waits for the rest.
     """
-    session = session_for(start.engine.host)
-    try:
-        size = session.size(start.log_path) or 0
+    with _masked_file(start) as file:
+        size = file.size() or 0
         if size < offset:
             offset = 0
         if size == offset:
             return Chunk(offset, offset, "")
-        data = session.read_range(start.log_path, offset, min(length, PIECE_BYTES))
-    finally:
-        session.close()
+        data = file.read_settled(offset, min(length, PIECE_BYTES))
     end = data.rfind(b"\n") + 1 or _whole_characters(data)
     return Chunk(offset, offset + end, as_text(data[:end]))
 
 
 def read(start: EngineStart, offset: int, length: int) -> bytes:
-    """Raw bytes of the file; empty past its end."""
-    session: Session = session_for(start.engine.host)
-    try:
-        return session.read_range(start.log_path, offset, length)
-    finally:
-        session.close()
+    """Bytes of the file, masked; empty past its end."""
+    with _masked_file(start) as file:
+        return file.read(offset, length)
+
+
+def read_piece(start: EngineStart, offset: int | None, length: int) -> tuple[int, Piece] | None:
+    """The file's size and up to ``length`` bytes of whole characters, from the end without ``offset``.
+
+    None when there is no file.
+    """
+    with _masked_file(start) as file:
+        size = file.size()
+        if size is None:
+            return None
+        offset = max(0, size - length) if offset is None else offset
+        data = file.read(offset, length) if offset < size else b""
+    piece = whole_characters(data, offset, at_start=offset == 0, at_end=offset + len(data) >= size)
+    return size, piece
 
 
 def search(start: EngineStart, needle: str, limit: int = 200) -> list[Hit]:
     """The first ``limit`` lines that hold ``needle`` (plain text, upper and lower case alike)."""
     if not needle.strip() or "\n" in needle:
         return []
-    session = session_for(start.engine.host)
-    try:
-        result = session.run(
-            _SEARCH, args=[start.log_path, needle, str(limit), str(LINE_CHARS * 4)], timeout_s=60
-        )
-    finally:
-        session.close()
-    if result.status == 3:
-        raise HostError(_("The log cannot be read on the host."), remedy=_("It may have been removed there."))
-    return read_hits(result.stdout)
+    with _masked_file(start) as file:
+        return file.search(needle, limit)
 
 
-def read_hits(output: str) -> list[Hit]:
-    """grep -b's output: "offset:line" on each line."""
+def read_hits(output: str, needle: str, forms: list[bytes]) -> list[Hit]:
+    """grep -b's output ("offset:line" on each line), masked.
+
+    A line that holds the needle only in what is masked is left out: else a secret could be guessed
+    letter by letter.
+    """
     hits = []
-    for row in output.splitlines():
+    wanted = needle.encode(errors="replace").lower()
+    for row in output.split("\n"):
         offset, colon, text = row.partition(":")
-        if colon and offset.isdigit():
-            hits.append(Hit(int(offset), text[:LINE_CHARS]))
+        if not (colon and offset.isdigit()):
+            continue
+        masked = mask_bytes(text.encode(errors="replace"), forms)
+        if wanted in masked.lower():
+            hits.append(Hit(int(offset), masked.decode(errors="replace")[:LINE_CHARS]))
     return hits
+
+
+def whole_characters(data: bytes, offset: int, *, at_start: bool, at_end: bool) -> Piece:
+    """``data`` without the halves of characters at its cut ends."""
+    first = 0
+    if not at_start:
+        while first < min(3, len(data)) and data[first] & 0xC0 == 0x80:
+            first += 1
+    last = len(data)
+    if not at_end:
+        for back in range(1, min(4, last - first) + 1):
+            byte = data[last - back]
+            if byte & 0xC0 == 0x80:
+                continue
+            needed = 1 + (byte >= 0xC0) + (byte >= 0xE0) + (byte >= 0xF0)
+            # a single character longer than what was asked for is given broken rather than never
+            if needed > back and last - back > 0:
+                last -= back
+            break
+    return Piece(offset + first, offset + last, data[first:last].decode(errors="replace"))
 
 
 def as_text(data: bytes) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from engines.vllm import catalog
 
@@ -65,14 +65,30 @@ def mask_text(text: str, secrets: Iterable[str] = ()) -> str:
     """The text with known secrets, and what looks like one, replaced."""
     for secret in sorted({secret for secret in secrets if len(secret) >= 4}, key=len, reverse=True):
         text = text.replace(secret, MASK)
+    return hide_shapes(hide_pairs(text))
+
+
+def hide_pairs(text: str, hide: Callable[[str], str] = lambda value: MASK) -> str:
+    """The text with the values replaced that stand behind a secret's name."""
     text = _JSON_PAIR.sub(
-        lambda pair: f'{pair["head"]}"{MASK}"' if is_secret_name(pair["name"]) else pair.group(), text
-    )
-    text = _PAIR.sub(
-        lambda pair: f"{pair['name']}{pair['sign']}{MASK}" if is_secret_name(pair["name"]) else pair.group(),
+        lambda pair: (
+            f'{pair["head"]}"{hide(pair["value"])}"' if is_secret_name(pair["name"]) else pair.group()
+        ),
         text,
     )
-    return _SECRET_SHAPE.sub(MASK, text)
+    return _PAIR.sub(
+        lambda pair: (
+            f"{pair['name']}{pair['sign']}{hide(pair['value'])}"
+            if is_secret_name(pair["name"])
+            else pair.group()
+        ),
+        text,
+    )
+
+
+def hide_shapes(text: str, hide: Callable[[str], str] = lambda value: MASK) -> str:
+    """The text with everything replaced that has a credential's shape."""
+    return _SECRET_SHAPE.sub(lambda shape: hide(shape.group()), text)
 
 
 def mask_arguments(words: Sequence[str], secrets: Iterable[str] = ()) -> list[str]:

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ from django.urls import reverse
 from engines import logs
 from engines.choices import HostAuth, HostKind
 from engines.models import EngineStart
-from tests.support.factories import EngineFactory, HostFactory
+from tests.support.factories import EngineFactory, HostFactory, ProfileFactory, RevisionFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -104,3 +105,95 @@ def test_the_page_its_pieces_and_the_download(client, viewer, outsider, start):
     found = client.get(search, {"q": "READY"}).json()
     assert len(found["hits"]) == 200
     assert found["more"]
+
+
+SECRET = "fixture-Secret/0123456789-abcdefghijkl"
+
+
+class FileSession:
+    """Reads a file of this machine without a process for each read."""
+
+    def size(self, path):
+        return Path(path).stat().st_size
+
+    def read_range(self, path, offset, length):
+        return Path(path).read_bytes()[offset : offset + length]
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def quick_session(monkeypatch):
+    monkeypatch.setattr(logs, "session_for", lambda host: FileSession())
+
+
+@pytest.fixture
+def secret_start(start):
+    start.engine.api_key = SECRET
+    start.engine.save()
+    return EngineStart.objects.select_related("engine__host").get(pk=start.pk)
+
+
+def test_no_way_of_reading_shows_a_secret_and_offsets_stay_those_of_the_file(
+    client, viewer, secret_start, monkeypatch
+):
+    whole = "".join(f"INFO {n} args: api_key=['{SECRET}'] 缓存\n" for n in range(300)).encode()
+    write(secret_start, whole)
+    monkeypatch.setattr("engines.logs.PIECE_BYTES", 1000)
+    engine = secret_start.engine_id
+    client.force_login(viewer)
+    seen = [client.get(reverse("engines:engine_log", args=[engine])).content.decode()]
+    seen.append(b"".join(client.get(reverse("engines:engine_log_download", args=[engine]))).decode())
+    assert len(seen[-1].encode()) == len(whole)
+    chunk = reverse("engines:engine_log_chunk", args=[engine])
+    for offset in range(1, 200, 41):
+        piece = client.get(chunk, {"after": offset}).json()
+        seen += [piece["text"], client.get(chunk, {"before": offset}).json()["text"]]
+        assert len(piece["text"].encode(errors="replace")) >= piece["end"] - piece["start"]
+    assert client.get(reverse("engines:engine_log_search", args=[engine]), {"q": "args"}).json()["hits"]
+    for text in seen:
+        assert not any(SECRET[at : at + 8] in text for at in range(len(SECRET) - 8))
+
+
+def test_pieces_cut_inside_a_secret_show_no_half_of_it(secret_start, quick_session):
+    whole = f"key {SECRET} and {SECRET}".encode()
+    write(secret_start, whole)
+    masked = f"key {'*' * len(SECRET)} and {'*' * len(SECRET)}".encode()
+    for cut in range(len(whole)):
+        assert logs.read(secret_start, 0, cut) == masked[:cut]
+        assert logs.read(secret_start, cut, 1000) == masked[cut:]
+
+
+def test_a_secret_that_is_still_being_written_waits_for_its_rest(secret_start, quick_session):
+    shown, offset = "", 0
+    whole = f"key {SECRET} end\n".encode()
+    for length in range(1, len(whole) + 1):
+        write(secret_start, whole[:length])
+        chunk = logs.after(secret_start, offset)
+        shown, offset = shown + chunk.text, chunk.end_offset
+    assert shown == f"key {'*' * len(SECRET)} end\n"
+
+
+def test_secrets_of_the_profile_are_hidden_as_python_and_json_print_them(start):
+    secret = 'quote"back\\slash-and-more'
+    profile = ProfileFactory()
+    revision = RevisionFactory(profile=profile, secret_environment=json.dumps({"OTHER": secret}))
+    start.revision = revision
+    start.save()
+    write(start, f"{secret}\n{secret!r}\n{json.dumps(secret)}\n".encode())
+    text = logs.tail(start).text
+    assert "slash" not in text
+    assert "quote" not in text
+
+
+def test_a_search_does_not_tell_whether_a_guess_is_in_a_secret(secret_start):
+    write(secret_start, f"one key {SECRET}\ntwo\n".encode())
+    assert logs.search(secret_start, SECRET[:9]) == []
+    (hit,) = logs.search(secret_start, "one key")
+    assert hit.text == f"one key {'*' * len(SECRET)}"
+
+
+def test_numbers_behind_names_like_those_of_secrets_stay_readable(start):
+    write(start, b"prompt_tokens: 12, hf_token=abcdefghij, token: None\n")
+    assert logs.tail(start).text == "prompt_tokens: 12, hf_token=**********, token: None\n"

@@ -241,13 +241,13 @@ def test_the_log_comes_by_ranges_of_whole_characters(api, tmp_path):
 
 
 def test_a_host_that_cannot_be_reached_is_said(api, engine, monkeypatch):
-    from engines.api import engine_log
+    from engines import logs
     from engines.ssh.errors import HostUnreachable
 
     def fail(host):
         raise HostUnreachable("No route.", remedy="Check the network.")
 
-    monkeypatch.setattr(engine_log, "session_for", fail)
+    monkeypatch.setattr(logs, "session_for", fail)
     EngineStart.objects.create(engine=engine, number=1, log_path="/x/log")
     problem = assert_problem(api.get(f"engines/{engine.pk}/log/"), 502, "host_unreachable")
     assert problem["remedy"] == "Check the network."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.api.engine_log import whole_characters
+from engines.logs import whole_characters
 
 
 @given(st.text(), st.integers(4, 20))
