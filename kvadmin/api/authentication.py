@@ -99,6 +99,12 @@ def _refuse_unusable(token: ManagementToken) -> None:
             code="user_disabled",
             remedy=_("Ask an administrator to enable it."),
         )
+    if token.user.must_change_password and token.user.has_usable_password():
+        raise TokenRefused(
+            _("A new password is due."),
+            code="new_password_due",
+            remedy=_("Set a new password in the console first."),
+        )
 
 
 def note_use(token: ManagementToken) -> None:

@@ -97,7 +97,10 @@ def test_it_asks_what_an_unknown_name_means(name, meant):
 
 
 def test_it_leaves_names_of_its_own_processes_alone():
-    read_environment({"KVADMIN_UP_RUN": "x", "KVADMIN_TEST_VLLM": "x", "HOME": "/root"})
+    own = {"KVADMIN_UP_RUN": "x", "KVADMIN_TEST_VLLM": "x", "HOME": "/root"}
+    assert read_environment(own) == read_environment({})
+    (told,) = mistakes(**own, KVADMIN_UPRUN="x")
+    assert "KVADMIN_UPRUN" in told
 
 
 def test_it_reads_a_secret_from_a_file(tmp_path):

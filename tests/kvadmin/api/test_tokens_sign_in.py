@@ -8,7 +8,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from kvadmin.models import ManagementToken
+from kvadmin.actions import Actor
+from kvadmin.actions.change_user import ChangeUser
+from kvadmin.actions.reset_password import ResetPassword
+from kvadmin.models import AuditEvent, ManagementToken
 from tests.support.api import Api, assert_problem
 
 WHO = "system/version/"
@@ -77,6 +80,28 @@ def test_it_refuses_a_disabled_user(viewer):
     api = Api(viewer)
     viewer.is_active = False
     viewer.save()
+    assert_problem(api.get(WHO), 401, "user_disabled")
+
+
+def test_it_refuses_while_a_new_password_is_due(viewer):
+    api = Api(viewer)
+    viewer.must_change_password = True
+    viewer.save()
+    assert_problem(api.get(WHO), 401, "new_password_due")
+
+
+def test_a_password_reset_by_an_administrator_revokes_the_person_s_tokens_only(administrator, viewer):
+    api, other = Api(viewer), Api(administrator)
+    ResetPassword(Actor(user=administrator), user=viewer).run()
+    assert_problem(api.get(WHO), 401, "token_revoked")
+    assert other.get(WHO).status_code == 200
+    event = AuditEvent.objects.get(verb="user.reset_password")
+    assert event.after == {"must_change_password": True, "tokens_revoked": 1}
+
+
+def test_it_refuses_a_person_whom_an_administrator_deactivated(administrator, viewer):
+    api = Api(viewer)
+    ChangeUser(Actor(user=administrator), user=viewer, is_active=False).run()
     assert_problem(api.get(WHO), 401, "user_disabled")
 
 
