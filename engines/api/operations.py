@@ -23,7 +23,7 @@ from engines.models import Operation, OperationLine, OperationStep
 from kvadmin.api.base import ReadViewSet
 from kvadmin.api.serializers import EmptySerializer
 from kvadmin.numbers import whole_number
-from kvadmin.sse import Event, Read, event_stream, last_event_id
+from kvadmin.sse import Event, Read, event_stream, last_event_id, still_allowed
 
 #: lines that one look at an operation sends at most
 _LINES = 500
@@ -195,4 +195,4 @@ def follow(operation: Operation, request: HttpRequest) -> StreamingHttpResponse:
             events.append(Event(json.loads(state), name="operation", id=str(line)))
         return Read((line, state), events, done=not now.is_active and len(lines) < _LINES)
 
-    return event_stream(read, (line, ""))
+    return event_stream(read, (line, ""), may_go_on=still_allowed(request, "operation.view"))

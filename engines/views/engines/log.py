@@ -16,7 +16,7 @@ from engines.models import Engine, EngineStart
 from engines.ssh.errors import HostError
 from engines.views.engines.detail import engine_context
 from kvadmin.numbers import whole_number
-from kvadmin.sse import Event, Read, event_stream, last_event_id
+from kvadmin.sse import Event, Read, event_stream, last_event_id, still_allowed
 from kvadmin.streaming import PieceByPiece
 from kvadmin.views.base import PermissionView, search_text
 
@@ -113,7 +113,13 @@ class LogStreamView(PermissionView, View):
                 return Read(offset)
             return Read(chunk.end_offset, [Event(chunk.text, name="lines", id=str(chunk.end_offset))])
 
-        return event_stream(read, offset, every_s=TAIL_EVERY_S)
+        return event_stream(
+            read,
+            offset,
+            may_go_on=still_allowed(request, self.permission),
+            host=str(start.engine.host_id),
+            every_s=TAIL_EVERY_S,
+        )
 
 
 class LogDownloadView(PermissionView, View):

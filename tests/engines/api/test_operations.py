@@ -111,7 +111,9 @@ class TestEvents:
     def quick(self, monkeypatch):
         whole = operations.event_stream
         monkeypatch.setattr(
-            operations, "event_stream", lambda read, cursor: whole(read, cursor, every_s=0.05, limit_s=20)
+            operations,
+            "event_stream",
+            lambda read, cursor, **more: whole(read, cursor, every_s=0.05, limit_s=20, **more),
         )
 
     def test_it_follows_to_the_end(self, viewer, monkeypatch):
