@@ -17,6 +17,7 @@ from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from engines.metrics.poller import Poller
+from kvadmin import advisory
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +80,12 @@ def keep_polling() -> bool:
             return True
         lock = _locked()
         if lock is None:
+            return False
+        try:
+            advisory.check_session_locks()
+        except advisory.LocksDoNotHold as error:
+            lock.close()
+            logger.error("%s", error)
             return False
         _running = _Running(lock)
         logger.info("polling engines in process %s", os.getpid())
