@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import aiohttp
+import psycopg
 import uvloop
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, DataError, IntegrityError, connection
 
 from engines.metrics.parse import MalformedPage, PageReader
 from engines.metrics.schedule import TIMEOUT_S, ends_minute, interval_for, next_due
@@ -39,6 +40,16 @@ _WAKE_S = 0.1
 _FLUSH_S = 1.0
 #: readings kept while the database is away; the oldest go first
 _BUFFERED = 50_000
+#: what a reading itself does wrong, by Django's classes and the driver's
+_UNSTORABLE = (
+    DataError,
+    IntegrityError,
+    psycopg.DataError,
+    psycopg.IntegrityError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+)
 
 
 @dataclass(slots=True)
@@ -100,7 +111,7 @@ class Poller:
     async def run(self) -> None:
         """Poll until ``stop``; what has been read is written before it returns.
 
-        An error that is not the engines' or the database's ends it, and is raised.
+        Neither an engine nor the database ends it: what they do wrong is logged.
         """
         loop = asyncio.get_running_loop()
         connector = aiohttp.TCPConnector(
@@ -166,6 +177,10 @@ class Poller:
                     target.wants_key = True
         except (aiohttp.ClientError, TimeoutError, OSError, UnicodeDecodeError, MalformedPage) as error:
             logger.debug("engine %s did not answer: %s", target.engine_id, error)
+        except Exception:
+            # whatever one engine says must neither go unseen nor end the polls of the others
+            values = None
+            logger.exception("the metrics of engine %s cannot be read", target.engine_id)
         finally:
             target.busy = False
         self.figures.polls += 1
@@ -213,6 +228,9 @@ class Poller:
             except DatabaseError as error:
                 logger.warning("the database does not answer, readings wait: %s", error)
                 await loop.run_in_executor(database, _close)
+            except Exception:
+                # one engine's row or address must not end the polls of the others; readings are kept
+                logger.exception("the poller met something unexpected and goes on")
             await asyncio.sleep(max(0.05, _FLUSH_S - (time.monotonic() - began)))
 
     def _pollable(self) -> tuple[list[tuple], dict[int, str]]:
@@ -250,19 +268,38 @@ class Poller:
         """Write what has been read. What cannot be written stays for the next time."""
         samples, self._samples = self._samples, []
         polled, self._polled = self._polled, {}
+        written = False
         try:
-            await asyncio.get_running_loop().run_in_executor(
+            count = await asyncio.get_running_loop().run_in_executor(
                 database, self._write, samples, list(polled.values())
             )
-        except DatabaseError:
-            self._samples = (samples + self._samples)[-_BUFFERED:]
-            self._polled = {**polled, **self._polled}
-            raise
-        self.figures.written += len(samples)
+            written = True
+        finally:
+            if not written:
+                self._samples = (samples + self._samples)[-_BUFFERED:]
+                self._polled = {**polled, **self._polled}
+        self.figures.written += count
 
-    def _write(self, samples: list[Sample], polled: list[Polled]) -> None:
-        self._store.write(samples)
-        mark_polled(polled)
+    def _write(self, samples: list[Sample], polled: list[Polled]) -> int:
+        """Write both; how many readings the database took."""
+        with connection.wrap_database_errors:
+            try:
+                self._store.write(samples)
+                count = len(samples)
+            except _UNSTORABLE:
+                count = sum(self._write_one(sample) for sample in samples)
+            mark_polled(polled)
+        return count
+
+    def _write_one(self, sample: Sample) -> bool:
+        """Write one reading of a batch that failed; one that no row can hold is dropped, and said."""
+        try:
+            with connection.wrap_database_errors:
+                self._store.write([sample])
+        except _UNSTORABLE as error:
+            logger.error("a reading of engine %s cannot be stored: %s", sample.engine_id, error)
+            return False
+        return True
 
 
 def _close() -> None:

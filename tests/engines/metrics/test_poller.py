@@ -173,6 +173,78 @@ def test_a_locked_engine_does_not_hold_the_poller_up(empty_tables, quick):
             with polling():
                 wait_for(lambda: len(samples_of(engines[0])) >= 3)
                 wait_for(lambda: Engine.objects.get(pk=engines[1].pk).polled_at is not None)
+            assert len(samples_of(engines[1])) >= 1
+            assert Engine.objects.get(pk=engines[0].pk).polled_at is None, "its row was locked: passed over"
+
+
+def test_a_reading_that_no_row_holds_is_dropped_and_said_and_no_other(
+    empty_tables, quick, monkeypatch, caplog
+):
+    read = poller_module.PageReader.read
+
+    def odd(self, text, *, histograms):
+        page = read(self, text, histograms=histograms)
+        if "odd" in text:
+            page.values["requests_running"] = "no number"
+        return page
+
+    bodies = poller_module._body
+
+    with simulated_fleet(2) as fleet:
+        engines = engines_of(fleet)
+
+        async def body(response):
+            mark = b"\n# odd\n" if response.url.port == engines[0].port else b""
+            return await bodies(response) + mark
+
+        monkeypatch.setattr(poller_module, "_body", body)
+        monkeypatch.setattr(poller_module.PageReader, "read", odd)
+        with polling():
+            wait_for(lambda: len(samples_of(engines[1])) >= 3)
+    assert samples_of(engines[0]) == []
+    assert Engine.objects.get(pk=engines[0].pk).polled_at is not None
+    assert f"a reading of engine {engines[0].pk} cannot be stored" in caplog.text
+    assert f"a reading of engine {engines[1].pk} " not in caplog.text
+
+
+def test_an_unexpected_error_with_one_engine_is_logged_and_the_others_go_on(
+    empty_tables, quick, monkeypatch, caplog
+):
+    bodies = poller_module._body
+    with simulated_fleet(2) as fleet:
+        engines = engines_of(fleet)
+
+        async def body(response):
+            if response.url.port == engines[0].port:
+                raise KeyError("nobody thought of this")
+            return await bodies(response)
+
+        monkeypatch.setattr(poller_module, "_body", body)
+        with polling():
+            wait_for(lambda: len(samples_of(engines[1])) >= 3)
+            wait_for(lambda: Engine.objects.get(pk=engines[0].pk).polled_at is not None)
+    assert samples_of(engines[0]) == []
+    assert Engine.objects.get(pk=engines[0].pk).answered_at is None
+    assert f"the metrics of engine {engines[0].pk} cannot be read" in caplog.text
+
+
+def test_an_unexpected_error_of_the_writer_loses_no_reading(empty_tables, quick, monkeypatch, caplog):
+    failing = threading.Event()
+    failing.set()
+    write = poller_module.SampleStore.write
+
+    def sometimes(self, samples):
+        if failing.is_set():
+            raise RuntimeError("nobody thought of this")
+        write(self, samples)
+
+    monkeypatch.setattr(poller_module.SampleStore, "write", sometimes)
+    with simulated_fleet(1) as fleet:
+        (engine,) = engines_of(fleet)
+        with polling() as poller:
+            wait_for(lambda: poller.figures.answered >= 3 and "goes on" in caplog.text)
+            failing.clear()
+            wait_for(lambda: len(samples_of(engine)) >= 3)
 
 
 def test_a_doubled_tick_begins_no_second_poller(empty_tables, quick):
