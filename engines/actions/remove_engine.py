@@ -15,8 +15,9 @@ from kvadmin.actions import Action, Conflict
 class RemoveEngine(Action[None]):
     """Forget an engine with its starts, operations and samples; its folder on the host stays.
 
-    Only at rest. An adopted engine may be forgotten while it runs: it goes on without kvadmin.
-    ``forget`` does the same for one whose host cannot be reached any more.
+    Only at rest, once a look at the host found nothing left of it. An adopted engine may be forgotten
+    while it runs: it goes on without kvadmin. ``forget`` does without the look, for one whose host will
+    not be reached any more.
     """
 
     verb: ClassVar[str] = "engine.remove"
@@ -40,10 +41,11 @@ class RemoveEngine(Action[None]):
         start = engine.current_start
         if start is not None and start.launcher == Launcher.ADOPTED:
             return
-        if self.forget and engine.observed == EngineState.UNREACHABLE:
-            return
         at_rest = engine.observed in {EngineState.STOPPED, EngineState.FAILED}
-        if not at_rest or (start is not None and start.ended_at is None):
+        if self.forget and (at_rest or engine.observed == EngineState.UNREACHABLE):
+            return
+        ours = engine.starts.exclude(launcher=Launcher.ADOPTED)
+        if not at_rest or ours.filter(ended_at=None).exists():
             raise Conflict(
                 _("%(engine)s is not stopped: its processes would stay on the host.")
                 % {"engine": engine.name},

@@ -11,6 +11,7 @@ from engines.actions.engine_states import refuse, set_desired
 from engines.actions.host_ready import refuse_unconfirmed
 from engines.choices import DesiredState, EngineState, OperationKind
 from engines.launch.ending import GRACE_S
+from engines.launch.tries import forget_tries
 from engines.models import Engine, Operation
 from engines.operations.begin import begin_operation
 from kvadmin.actions import Action, Invalid
@@ -55,6 +56,8 @@ class StopEngine(Action[Operation]):
         engine = self.engine
         self.before = {"state": engine.observed}
         set_desired(engine, DesiredState.STOPPED)
+        if self.actor.user is not None:
+            forget_tries(engine)
         first = self._cancelled_first()
         if first is not None:
             # over the parameters in the row: a worker that ticks it right now writes only its scratch

@@ -42,16 +42,24 @@ AT_REST = frozenset({"stopped", "failed"})
 
 
 def decide(
-    observed: str, *, seen: Seen, ended: bool, was_ready: bool, stop_asked: bool, adopted: bool = False
+    observed: str,
+    *,
+    seen: Seen,
+    ended: bool,
+    was_ready: bool,
+    stop_asked: bool,
+    given_up: bool = False,
+    adopted: bool = False,
 ) -> Act:
-    """``ended``: the start was closed or given up. ``stop_asked``: a stop was ordered since the launch.
+    """``ended``: the start was closed. ``given_up``: what lives of it is to be ended. ``was_ready``: it
+    was, or says in its log that it listens. ``stop_asked``: a stop was ordered since the launch.
     An adopted engine has no start of ours to take up: it is only asked."""
     if not seen.same_boot:
         if observed in AT_REST:
             return Act.NOTHING if ended else Act.CLOSE
         return Act.REBOOTED
     if seen.leader:
-        if ended:
+        if ended or given_up:
             return Act.END_SURVIVORS
         if stop_asked:
             return Act.STOP
@@ -60,7 +68,7 @@ def decide(
         return Act.END_SURVIVORS
     if seen.wrapper:
         # about to write the exit status
-        return Act.END_SURVIVORS if ended else Act.NOTHING
+        return Act.END_SURVIVORS if ended or given_up else Act.NOTHING
     if observed in AT_REST:
         return Act.NOTHING if ended else Act.CLOSE
     return Act.ENDED

@@ -10,6 +10,7 @@ from engines.choices import EngineState
 from engines.launch import remote
 from engines.launch.identity import identity_of, take_files
 from engines.launch.scan import Scan
+from engines.launch.tries import note_try
 from engines.models import Engine, EngineStart
 from engines.operations.base import Again, Context, Done, Step, StepFailed
 from engines.ssh.errors import NOTHING_KNOWN, HostFileDenied, HostFileMissing
@@ -61,6 +62,10 @@ def end_leftovers(session: Session, engine: Engine) -> int:
     found = {one.pid: one for identity in identities for one in seen.members(identity)}
     if found:
         remote.end(session, seen.boot_id, found.values())
+        seen = remote.scan(session, identities)
+    for start, identity in zip(starts, identities, strict=True):
+        if start.ended_at is None and not seen.members(identity):
+            close_start(start, seen)
     return len(found)
 
 
@@ -191,8 +196,11 @@ def stopped(context: Context) -> None:
 
 
 def stop_failed(context: Context, *, code: str, message: str) -> None:
-    """Nobody knows what runs there (host lost), or something does that will not end."""
-    lost = code in NOTHING_KNOWN
+    """Nobody knows what runs there (host lost, an error of kvadmin's), or something does that will not
+    end; kvadmin tries that again by itself, later each time."""
+    lost = code in NOTHING_KNOWN or code in {"internal_error", "step_timeout"}
+    if code not in NOTHING_KNOWN:
+        note_try(_start(context))
     context.engine.move(
         EngineState.UNREACHABLE if lost else EngineState.FAILED,
         only_from=(EngineState.STOPPING, EngineState.DRAINING, EngineState.READY),

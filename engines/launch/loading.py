@@ -13,6 +13,7 @@ from engines.launch import remote, starting
 from engines.launch.endpoint import Endpoint
 from engines.launch.identity import identity_of, record, take_files
 from engines.launch.scan import Scan
+from engines.launch.tries import note_try
 from engines.models import Engine, EngineStart
 from engines.operations.base import Again, Context, Done, Step, StepFailed
 from engines.ssh.errors import NOTHING_KNOWN, HostFileMissing
@@ -75,11 +76,10 @@ def ready(context: Context) -> Done | Again:
         raise starting.give_up(context, start, refused)
     if models.status != 200:
         return _not_yet(context, start, str(models.status or ""))
-    expected = start.revision.served_name if start.revision else ""
-    if expected and expected not in models.names:
+    another = wrong_server(engine, start, models.names)
+    if another:
         other = StepFailed(
-            _("Another server answers at %(url)s: it serves %(names)s, not %(expected)s.")
-            % {"url": engine.base_url, "names": ", ".join(models.names) or "-", "expected": expected},
+            another,
             code="wrong_server",
             remedy=_("Check the host's service address and the engine's port."),
         )
@@ -103,6 +103,18 @@ def ready(context: Context) -> Done | Again:
     )
 
 
+def wrong_server(engine: Engine, start: EngineStart, names: list[str]) -> str:
+    """A sentence when what answers does not serve the start's name; else empty."""
+    expected = start.revision.served_name if start.revision else ""
+    if not expected or expected in names:
+        return ""
+    return _("Another server answers at %(url)s: it serves %(names)s, not %(expected)s.") % {
+        "url": engine.base_url,
+        "names": ", ".join(names) or "-",
+        "expected": expected,
+    }
+
+
 def note_ready(
     session: Session,
     engine: Engine,
@@ -118,9 +130,10 @@ def note_ready(
     record(start, seen.members(identity_of(start)))
     start.facts["findings"] = findings(engine, endpoint, names[0] if names else "")
     start.ready_at = start.ready_at or timezone.now()
+    start.tries, start.tried_at = 0, None
     start.vllm_version = start.facts.get("version") or start.vllm_version
     start.save(
-        update_fields=["processes", "facts", "log_offset", "ready_at", "vllm_version"],
+        update_fields=["processes", "facts", "log_offset", "ready_at", "vllm_version", "tries", "tried_at"],
     )
     engine.served_names = names
     engine.max_model_len = max_model_len or start.facts.get("max_model_len")
@@ -220,6 +233,9 @@ def _not_yet(context: Context, start: EngineStart, error: str) -> Again:
             code="not_reachable_from_here",
             remedy=_("Check the host's service address, the engine's bind address and the firewall."),
         )
+        if starting.resumed(context):
+            # it may well serve others: that it cannot be heard from here is no reason to end it
+            raise deaf
         raise starting.give_up(context, start, deaf)
     return Again(1.5, _("Waiting for an answer at %(url)s") % {"url": url}, progress=0.99)
 
@@ -235,19 +251,29 @@ START_STEPS = [
 
 
 def start_failed(context: Context, *, code: str, message: str) -> None:
-    """The database's side of a start that failed. A lost host leaves the engine unknown, not failed."""
+    """The database's side of a start that failed.
+
+    The engine is failed if the start was given up or never launched. Whatever else broke off its
+    operation (a lost host, an error of kvadmin's) says nothing about the process: the engine is then
+    unknown, and reconcile finds out.
+    """
     engine = context.engine
     begun = context.parameters.get("resume") or context.scratch.get("start")
-    lost = code in NOTHING_KNOWN
-    if lost and begun:
-        to = EngineState.UNREACHABLE
-    else:
-        to = EngineState.FAILED
-        # whatever may still run of it is ended by reconcile
-        EngineStart.objects.filter(pk=begun, ended_at=None).update(ended_at=timezone.now())
+    start = EngineStart.objects.filter(pk=begun, ended_at=None).first()
+    launched = start is not None and start.pid is not None and start.given_up_at is None
+    unknown = launched or (start is not None and code in NOTHING_KNOWN)
+    if starting.resumed(context):
+        note_try(start)
     engine.move(
-        to,
-        only_from=(EngineState.STARTING, EngineState.LOADING, EngineState.STOPPING, EngineState.STOPPED),
+        EngineState.UNREACHABLE if unknown else EngineState.FAILED,
+        only_from=(
+            EngineState.STARTING,
+            EngineState.LOADING,
+            EngineState.STOPPING,
+            EngineState.STOPPED,
+            EngineState.FAILED,
+            EngineState.UNREACHABLE,
+        ),
         reason_code=code,
         reason=message,
         start=engine.current_start if begun else None,

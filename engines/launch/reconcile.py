@@ -21,12 +21,13 @@ from engines.actions.stop_engine import StopEngine
 from engines.choices import DesiredState, EngineState, HostState, Launcher, OperationKind
 from engines.host_states import note_host_error
 from engines.launch import remote
-from engines.launch.decide import BACKOFF_S, Act, Change, Seen, decide, failures_in_a_row
+from engines.launch.decide import AT_REST, BACKOFF_S, Act, Change, Seen, decide, failures_in_a_row
 from engines.launch.ending import close_start, last_lines
 from engines.launch.endpoint import Answer, Endpoint
 from engines.launch.identity import identity_of, record, take_files
-from engines.launch.loading import note_ready, read_log
+from engines.launch.loading import note_ready, read_log, wrong_server
 from engines.launch.scan import Scan
+from engines.launch.tries import note_try, too_early, used_up
 from engines.models import Engine, EngineStart, Host
 from engines.operations.begin import begin_operation
 from engines.operations.runner import advisory_lock
@@ -85,7 +86,9 @@ def reconcile_host(host_id: int, *, connect: Connect = session_for) -> bool:
             engine.current_start.engine = engine
         try:
             session = connect(host)
-            seen = remote.scan(session, [identity_of(engine.current_start) for engine in engines])
+            earlier = _earlier_starts(host)
+            starts = [*(engine.current_start for engine in engines), *earlier]
+            seen = remote.scan(session, [identity_of(start) for start in starts])
         except HostError as error:
             _missed(host, engines, error)
             return True
@@ -98,7 +101,7 @@ def reconcile_host(host_id: int, *, connect: Connect = session_for) -> bool:
             with advisory_lock(ENGINE_LOCK, engine.pk) as mine:
                 if mine and _unchanged(engine):
                     _reconcile_engine(session, engine, act, seen, answer)
-        _end_strays(session, host, seen)
+        _end_strays(session, host, seen, earlier)
         return True
 
 
@@ -172,10 +175,16 @@ def _act(engine: Engine, seen: Scan) -> Act:
         engine.observed,
         seen=_seen_of(engine, seen),
         ended=start.ended_at is not None,
-        was_ready=start.ready_at is not None,
+        given_up=start.given_up_at is not None,
+        was_ready=start.ready_at is not None or _listens_unheard(engine, start),
         stop_asked=_stop_asked(engine, start),
         adopted=start.launcher == Launcher.ADOPTED,
     )
+
+
+def _listens_unheard(engine: Engine, start: EngineStart) -> bool:
+    """Its start went as far as the log goes, but it could not be heard from here: only that is left."""
+    return engine.observed == EngineState.UNREACHABLE and bool(start.facts.get("listening"))
 
 
 def _nothing_new(engine: Engine, act: Act, seen: Scan, answer: Answer | None) -> bool:
@@ -198,6 +207,8 @@ def _reconcile_engine(session: Session, engine: Engine, act: Act, seen: Scan, an
     fields = take_files(start, seen.files_of(identity_of(start)))
     if fields:
         start.save(update_fields=fields)
+    if act in {Act.RESUME, Act.STOP, Act.END_SURVIVORS} and _waits(engine, act):
+        return
     try:
         _do(act, session, engine, seen, answer)
     except HostError as error:
@@ -209,6 +220,25 @@ def _reconcile_engine(session: Session, engine: Engine, act: Act, seen: Scan, an
         return
     if act in {Act.NOTHING, Act.ENDED, Act.REBOOTED, Act.CLOSE}:
         keep_running(engine)
+
+
+def _waits(engine: Engine, act: Act) -> bool:
+    """After tries in vain: whether the next one is not due. What does not end is left to a person."""
+    start = engine.current_start
+    if act == Act.RESUME or not used_up(start):
+        return too_early(start)
+    if engine.reason_code != "does_not_end":
+        note_reason(
+            engine,
+            "does_not_end",
+            _(
+                "Its processes did not end in %(count)d tries, and kvadmin does not try again by itself. "
+                "Look at dmesg on the host, restart the host if need be, or stop the engine again. "
+                "Last: %(reason)s"
+            )
+            % {"count": start.tries, "reason": engine.reason},
+        )
+    return True
 
 
 def _do(act: Act, session: Session, engine: Engine, seen: Scan, answer: Answer | None) -> None:
@@ -228,14 +258,39 @@ def _do(act: Act, session: Session, engine: Engine, seen: Scan, answer: Answer |
             StopEngine(Actor.system(), engine).run()
         case Act.END_SURVIVORS:
             after, left = remote.end_all(session, identity_of(start))
-            if not left:
+            if left:
+                _stuck(engine, left[0].pid)
+            elif engine.observed in AT_REST:
+                _close(session, engine, after)
+            else:
                 _ended(session, engine, after)
         case Act.ENDED:
             _ended(session, engine, seen)
         case Act.REBOOTED:
             _rebooted(session, engine)
         case Act.CLOSE:
-            close_start(start, seen, last_lines(session, start))
+            _close(session, engine, seen)
+
+
+def _close(session: Session, engine: Engine, seen: Scan) -> None:
+    """Nothing is left of an engine at rest; one that would not end when it was stopped is stopped now."""
+    start = engine.current_start
+    close_start(start, seen, last_lines(session, start))
+    if _stop_asked(engine, start):
+        _move(engine, EngineState.STOPPED, only_from=(EngineState.FAILED,), start=start)
+
+
+def _stuck(engine: Engine, pid: int) -> None:
+    start = engine.current_start
+    note_try(start)
+    _move(
+        engine,
+        EngineState.FAILED,
+        only_from=_LEFT,
+        reason_code="process_stuck",
+        reason=_("Process %(pid)d does not end, even after SIGKILL.") % {"pid": pid},
+        start=start,
+    )
 
 
 def _stop_asked(engine: Engine, start: EngineStart) -> bool:
@@ -259,6 +314,10 @@ def _answered(session: Session, engine: Engine, seen: Scan, answer: Answer) -> N
             models = endpoint.models()
             if models.status != 200:
                 note_reason(engine, "not_answering", _("It does not list its models for kvadmin's key."))
+                return
+            another = wrong_server(engine, start, models.names)
+            if another:
+                note_reason(engine, "wrong_server", another)
                 return
             note_ready(session, engine, start, seen, endpoint, models.names, models.max_model_len)
         if (
@@ -306,6 +365,10 @@ def _ended(session: Session, engine: Engine, seen: Scan) -> None:
         )
         return
     code, message, remedy = explain(cause, start.exit_status)
+    if start.given_up_at is not None and "cause" in start.facts:
+        # why it was given up says more than the log of an engine that was then ended
+        known = start.facts["cause"]
+        code, message, remedy = known["code"], known["text"], known["remedy"]
     start.facts["cause"] = {"code": code, "line": cause.line, "text": message, "remedy": remedy}
     start.save(update_fields=["facts"])
     _move(engine, EngineState.FAILED, only_from=_LEFT, reason_code=code, reason=message, start=start)
@@ -343,20 +406,37 @@ def _rebooted(session: Session, engine: Engine) -> None:
     )
 
 
-def _end_strays(session: Session, host: Host, seen: Scan) -> None:
-    """Processes of earlier starts of engines on this host, whose engine has moved on."""
-    strays = (
-        EngineStart.objects.filter(marker__in=seen.markers(), engine__host=host)
+def _earlier_starts(host: Host) -> list[EngineStart]:
+    """Starts on this host, not adopted, whose engine has moved on before nothing was left of them."""
+    starts = EngineStart.objects.filter(engine__host=host, ended_at=None)
+    return list(
+        starts.exclude(launcher=Launcher.ADOPTED)
         .exclude(engine__current_start=F("pk"))
         .select_related("engine")
     )
-    for start in strays:
-        if not start.engine.operations.active().exists():
-            logger.warning("ending processes that start %s had left", start.pk)
-            try:
-                remote.end_all(session, identity_of(start))
-            except HostError as error:
-                logger.warning("start %s: %s", start.pk, error.message)
+
+
+def _end_strays(session: Session, host: Host, seen: Scan, earlier: list[EngineStart]) -> None:
+    """Processes of earlier starts of engines on this host, whose engine has moved on."""
+    marked = (
+        EngineStart.objects.filter(marker__in=seen.markers(), engine__host=host)
+        .exclude(engine__current_start=F("pk"))
+        .exclude(pk__in=[start.pk for start in earlier])
+        .select_related("engine")
+    )
+    for start in [*earlier, *marked]:
+        if used_up(start) or too_early(start) or start.engine.operations.active().exists():
+            continue
+        try:
+            after, left = remote.end_all(session, identity_of(start))
+        except HostError as error:
+            logger.warning("start %s: %s", start.pk, error.message)
+            continue
+        if left:
+            logger.warning("processes that start %s had left do not end", start.pk)
+            note_try(start)
+        else:
+            close_start(start, after)
 
 
 def keep_running(engine: Engine) -> None:

@@ -223,10 +223,15 @@ def give_up(context: Context, start: EngineStart, error: StepFailed | None = Non
     """End what is left of a start that failed, and write down why; the error to raise.
 
     Without ``error`` the cause is what the log tells. A server that somebody else started is not ended.
+    What cannot be ended now is left to reconcile: the start is marked first, and closed only when none
+    of its processes is left.
     """
     if start.launcher != Launcher.ADOPTED:
+        start.given_up_at = start.given_up_at or timezone.now()
+        start.save(update_fields=["given_up_at"])
         seen, left = remote.end_all(context.session, identity_of(start))
-        close_start(start, seen, last_lines(context.session, start))
+        if not left:
+            close_start(start, seen, last_lines(context.session, start))
         for one in left:
             context.log(_("Process %(pid)d could not be ended.") % {"pid": one.pid})
     line = ""

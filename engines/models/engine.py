@@ -143,6 +143,8 @@ class EngineStart(models.Model):
 
     ``marker`` is in the environment of every process of this start (KVADMIN_START). ``processes`` lists
     those seen at ready: [{"pid", "ticks", "name"}]. ``facts`` is what the log told (engines/vllm/log.py).
+    ``ended_at`` is set once a look found none of its processes; ``given_up_at`` when they are to be ended.
+    ``tries`` counts what kvadmin tried by itself in vain since then, ``tried_at`` is the last of it.
     """
 
     engine = models.ForeignKey(Engine, on_delete=models.CASCADE, related_name="starts")
@@ -164,7 +166,10 @@ class EngineStart(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     launched_at = models.DateTimeField(null=True)
     ready_at = models.DateTimeField(null=True)
+    given_up_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
+    tries = models.PositiveSmallIntegerField(default=0, db_default=0)
+    tried_at = models.DateTimeField(null=True)
     exit_status = models.IntegerField(null=True)
     last_lines = models.TextField(blank=True, default="")
     created_by = models.ForeignKey(

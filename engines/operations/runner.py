@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 from django.utils import timezone, translation
 from django.utils.translation import gettext as _
 
@@ -113,6 +113,9 @@ def _run_step(context: Context, flow: Flow, row: OperationStep, step: Step) -> D
                 code="step_timeout",
                 remedy=_("Look at the log below, then try again."),
             )
+    except (OperationalError, InterfaceError):
+        # the database is away or refused this once: the tick is lost, and the step is done again
+        raise
     except HostUnreachable as error:
         return _unreachable(context, flow, row, step, error)
     except (StepFailed, HostError) as error:

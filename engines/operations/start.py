@@ -11,6 +11,7 @@ from django.db import transaction
 
 from engines.choices import DesiredState, EngineState, OperationKind
 from engines.launch.loading import START_STEPS, start_failed
+from engines.launch.tries import forget_tries
 from engines.models import Engine
 from engines.operations.base import Context, Flow, register
 from engines.operations.begin import begin_operation
@@ -33,6 +34,7 @@ def stop_after(context: Context) -> None:
     """What was cancelled is stopped: whatever runs of the engine is ended by an operation of its own."""
     engine = context.engine
     Engine.objects.filter(pk=engine.pk).update(desired=DesiredState.STOPPED)
+    forget_tries(engine)
     engine.move(
         EngineState.STOPPING,
         only_from=(

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.db import OperationalError
 from django.utils import timezone
 
 from engines.models import Operation
@@ -40,6 +41,18 @@ def test_a_cancelled_operation_does_not_wait_for_its_tick(operation):
     advance_operation(operation.pk)
     operation.refresh_from_db()
     assert operation.state == "cancelled"
+
+
+def test_a_database_that_is_away_in_a_step_costs_the_tick_and_not_the_operation(operation):
+    def away(_host):
+        raise OperationalError("the server closed the connection unexpectedly")
+
+    with pytest.raises(OperationalError):
+        runner.tick(operation.pk, connect=away)
+    operation.refresh_from_db()
+    assert operation.state == "running"
+    assert Operation.objects.due().filter(pk=operation.pk).exists()
+    assert operation.steps.get(name="reach").state == "running"
 
 
 def test_a_failure_that_could_not_be_written_down_whole_leaves_every_step_to_do(operation, monkeypatch):

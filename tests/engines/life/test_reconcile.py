@@ -8,13 +8,16 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from engines.actions.remove_engine import RemoveEngine
+from engines.actions.stop_engine import StopEngine
 from engines.choices import DesiredState
-from engines.launch import reconcile
+from engines.launch import reconcile, remote
 from engines.launch.ending import last_lines
 from engines.models import Engine, EngineStart, Operation
 from engines.operations import runner
 from engines.ssh.errors import HostFileDenied, HostUnreachable, SignInRefused
 from engines.ssh.local import local_session
+from kvadmin.actions import Actor, Conflict
 from tests.support.factories import EngineFactory, HostFactory
 
 
@@ -310,3 +313,122 @@ def test_a_log_that_may_not_be_read_keeps_no_start_from_being_closed():
             raise HostFileDenied("The user may not use it.")
 
     assert last_lines(Closed(), EngineStart(log_path="/var/log/root-only.log")) == ""
+
+
+def raises(error):
+    def connect(_host):
+        raise error
+
+    return connect
+
+
+@pytest.mark.parametrize("how", ["internal_error", "host_file_denied", "step_timeout"])
+def test_an_operation_that_breaks_off_does_not_end_the_engine(place, how):
+    engine = place.engine(ready_after="3")
+    Engine.objects.filter(pk=engine.pk).update(desired=DesiredState.RUNNING)
+    engine.move("starting", only_from=("stopped",))
+    operation = place.drive(place.begin("start", engine), until="load")
+    before = {one.pid for one in place.processes(engine)}
+    connect = place.connect
+    if how == "internal_error":
+        connect = raises(KeyError("a mistake of kvadmin's"))
+    elif how == "host_file_denied":
+        connect = raises(HostFileDenied("The log may not be read."))
+    else:
+        operation.steps.filter(name="load").update(started_at=timezone.now() - timedelta(days=1))
+    assert runner.tick(operation.pk, connect=connect) is None
+    operation.refresh_from_db()
+    engine.refresh_from_db()
+    assert (operation.state, operation.code) == ("failed", how)
+    assert (engine.observed, engine.reason_code, engine.current_start.ended_at) == ("unreachable", how, None)
+
+    look(place, engine)
+    assert place.drive(engine.operations.active().get()).state == "succeeded"
+    assert before <= {one.pid for one in place.processes(engine)}
+
+
+def test_an_engine_is_not_removed_while_processes_of_a_start_given_up_live(place, monkeypatch):
+    engine = place.engine(fail="hang")
+    with monkeypatch.context() as patch:
+        patch.setattr(remote, "end", lambda *_args, **_options: [])
+        place.start(engine, load_limit_s=1)
+    assert (engine.observed, engine.reason_code) == ("failed", "load_timeout")
+    assert engine.current_start.given_up_at is not None
+    assert place.processes(engine)
+    with pytest.raises(Conflict):
+        RemoveEngine(Actor.system(), engine).run()
+
+    look(place, engine)
+    assert place.processes(engine) == []
+    assert (engine.observed, engine.reason_code) == ("failed", "load_timeout")
+    assert engine.current_start.ended_at is not None
+    RemoveEngine(Actor.system(), engine).run()
+    assert not Engine.objects.exists()
+
+
+def test_an_earlier_start_is_closed_only_when_nothing_is_left_of_it(place, running):
+    old = running.current_start
+    newer = EngineStart.objects.create(engine=running, number=2, ended_at=timezone.now())
+    Engine.objects.filter(pk=running.pk).update(current_start=newer, observed="stopped")
+    with pytest.raises(Conflict):
+        RemoveEngine(Actor.system(), Engine.objects.get(pk=running.pk)).run()
+    look(place, running)
+    old.refresh_from_db()
+    assert old.ended_at is not None
+    RemoveEngine(Actor.system(), running).run()
+
+
+def test_an_engine_found_alive_that_cannot_be_heard_from_here_is_left_alone(place, running):
+    start = running.current_start
+    EngineStart.objects.filter(pk=start.pk).update(ready_at=None)
+    Engine.objects.filter(pk=running.pk).update(observed="unreachable")
+    type(place.host).objects.filter(pk=place.host.pk).update(service_address="127.0.0.9")
+    before = [one.pid for one in place.processes(running)]
+    resumed = place.drive(place.begin("start", running, resume=start.pk, reach_limit_s=0))
+    running.refresh_from_db()
+    assert (resumed.state, resumed.code) == ("failed", "not_reachable_from_here")
+    assert (running.observed, running.reason) == ("unreachable", resumed.message)
+    look(place, running)
+    assert (running.observed, running.reason_code) == ("unreachable", "not_answering")
+    assert [one.pid for one in place.processes(running)] == before
+    assert not running.operations.active().exists()
+
+    type(place.host).objects.filter(pk=place.host.pk).update(service_address="")
+    look(place, running)
+    assert running.observed == "ready"
+    assert running.current_start.ready_at is not None
+
+
+def test_a_stop_that_does_not_end_the_engine_is_tried_later_each_time_then_left_to_a_person(
+    place, running, operator, monkeypatch
+):
+    Engine.objects.filter(pk=running.pk).update(desired="stopped", observed="stopping")
+    running.refresh_from_db()
+    with monkeypatch.context() as patch:
+        patch.setattr(remote, "end", lambda *_args, **_options: [])
+        patch.setattr(remote, "send_signal", lambda *_args, **_options: {})
+        assert place.stop(running, grace_s=0).code == "process_stuck"
+    assert running.observed == "failed"
+    starts = EngineStart.objects.filter(pk=running.current_start.pk)
+    assert starts.get().tries == 1
+    look(place, running)
+    assert not running.operations.active().exists()
+
+    starts.update(tried_at=timezone.now() - timedelta(seconds=6))
+    look(place, running)
+    again = running.operations.active().get()
+    assert (again.kind, again.source) == ("stop", "system")
+    Operation.objects.filter(pk=again.pk).update(state="failed", code="process_stuck")
+    Engine.objects.filter(pk=running.pk).update(observed="failed")
+
+    starts.update(tries=6, tried_at=timezone.now() - timedelta(days=1))
+    look(place, running, 2)
+    assert not running.operations.active().exists()
+    assert running.reason_code == "does_not_end"
+    assert "6 tries" in running.reason
+
+    stop = StopEngine(Actor(user=operator), running).run()
+    assert starts.get().tries == 0
+    assert place.drive(stop).state == "succeeded"
+    running.refresh_from_db()
+    assert running.observed == "stopped"
