@@ -316,6 +316,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 3600.0,
         "options": {"expires": 3600},
     },
+    "clear-expired-sessions": {
+        "task": "kvadmin.tasks.clear_expired_sessions",
+        "schedule": 24 * 3600.0,
+        "options": {"expires": 3600},
+    },
 }
 
 REST_FRAMEWORK = {
