@@ -2,7 +2,7 @@
 
 The data keys live outside the database (``Environment.data_keys``): the first encrypts, every one
 decrypts, so a key is rotated by putting a new one in front. A value that no key opens raises
-``SecretUnreadable``; it is never returned as if it were plain text.
+``SecretUnreadable`` at the first use; it is never returned as if it were plain text.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 from django.db import models
+from django.db.models.query_utils import DeferredAttribute
 
 
 class SecretUnreadable(Exception):
@@ -54,15 +55,66 @@ def new_secret(length: int = 32) -> str:
     return secrets.token_urlsafe(length)
 
 
+class Sealed(str):
+    """A stored secret as it is in the database, not decrypted yet."""
+
+    __slots__ = ()
+
+
+class _Unsealing(DeferredAttribute):
+    """Decrypts at the first look at the attribute, so that a lost key stops only who needs the secret."""
+
+    def __get__(self, instance: models.Model | None, cls: Any = None) -> Any:
+        value = super().__get__(instance, cls)
+        if isinstance(value, Sealed):
+            value = instance.__dict__[self.field.attname] = decrypt(value)
+        return value
+
+    def __set__(self, instance: models.Model, value: Any) -> None:
+        instance.__dict__[self.field.attname] = value
+
+
 class EncryptedTextField(models.TextField):
-    """Text stored encrypted. Empty stays empty. Not searchable, on purpose."""
+    """Text stored encrypted. Empty stays empty. Not searchable, on purpose.
+
+    It is decrypted when the attribute is read: ``SecretUnreadable`` comes then, not when the row is
+    loaded. A row that is saved without a look at the secret keeps it as it was. ``values`` and
+    ``values_list`` give it ``Sealed``.
+    """
+
+    descriptor_class = _Unsealing
 
     def get_prep_value(self, value: Any) -> Any:
+        if isinstance(value, Sealed):
+            return str(value)
         value = super().get_prep_value(value)
         return encrypt(value) if value else value
 
+    def pre_save(self, model_instance: models.Model, add: bool) -> Any:
+        kept = model_instance.__dict__.get(self.attname)
+        return kept if isinstance(kept, Sealed) else super().pre_save(model_instance, add)
+
+    def to_python(self, value: Any) -> Any:
+        return value if isinstance(value, Sealed) else super().to_python(value)
+
     def from_db_value(self, value: str | None, expression: object, connection: object) -> str | None:
-        return decrypt(value) if value else value
+        return Sealed(value) if value else value
 
     def get_lookup(self, lookup_name: str) -> Any:
         return super().get_lookup(lookup_name) if lookup_name in {"isnull"} else None
+
+
+def has_secret(instance: models.Model, name: str) -> bool:
+    """Whether there is a secret, readable or not."""
+    kept = instance.__dict__.get(name)
+    return bool(kept) if isinstance(kept, Sealed) else bool(getattr(instance, name))
+
+
+def is_readable(instance: models.Model, *names: str) -> bool:
+    """Whether every secret under these attributes can be decrypted (an empty one can)."""
+    try:
+        for name in names:
+            getattr(instance, name)
+    except SecretUnreadable:
+        return False
+    return True

@@ -9,6 +9,7 @@ from engines.actions.contact_host import contact_after_commit
 from engines.actions.host_input import Mistakes, check_settings, picture, set_credentials
 from engines.models import EngineStart, Host
 from kvadmin.actions import Action, Conflict
+from kvadmin.crypto import is_readable
 
 #: a change of one of these means another connection: it is tried after the commit
 _CONNECTION = {"address", "port", "username", "auth", "jump", "private_key", "passphrase", "password"}
@@ -64,7 +65,7 @@ class ChangeHost(Action[Host]):
     def check(self) -> None:
         changed = Host.objects.select_related("jump").get(pk=self.host.pk)
         self.before = picture(changed)
-        old = {name: getattr(changed, name) for name in (*_CONNECTION, *_IDENTITY)}
+        old = {name: _kept(changed, name) for name in (*_CONNECTION, *_IDENTITY)}
         for name in self._FIELDS:
             value = getattr(self, name)
             if value is not UNCHANGED:
@@ -77,9 +78,9 @@ class ChangeHost(Action[Host]):
         if moved:
             self._refuse_while_running(moved[0])
         self._changed = changed
-        self._reconnect = any(getattr(changed, name) != old[name] for name in _CONNECTION)
+        self._reconnect = any(_kept(changed, name) != old[name] for name in _CONNECTION)
         self._new_secret = any(
-            getattr(changed, name) != old[name] for name in ("private_key", "passphrase", "password")
+            _kept(changed, name) != old[name] for name in ("private_key", "passphrase", "password")
         )
 
     def _refuse_while_running(self, field_name: str) -> None:
@@ -108,3 +109,8 @@ class ChangeHost(Action[Host]):
             contact_after_commit(host)
         self.host.refresh_from_db()
         return self.host
+
+
+def _kept(host: Host, name: str) -> Any:
+    """The value of a setting, None for a secret that cannot be read."""
+    return getattr(host, name) if is_readable(host, name) else None

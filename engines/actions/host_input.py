@@ -13,6 +13,7 @@ from engines.choices import HostAuth, HostKind
 from engines.models import Host
 from engines.ssh import keys
 from kvadmin.actions import Invalid
+from kvadmin.crypto import has_secret, is_readable
 
 _ADDRESS = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[?[0-9A-Fa-f:]+(%[A-Za-z0-9]+)?\]?")
 _USERNAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@\\+-]{0,63}")
@@ -187,8 +188,10 @@ def set_credentials(host: Host, mistakes: Mistakes, given: GivenCredentials) -> 
     if host.auth == HostAuth.PASSWORD:
         if given.password:
             host.password = given.password
-        elif not host.password:
+        elif not has_secret(host, "password"):
             mistakes.add("password", _("Give the password to sign in with."))
+        elif not is_readable(host, "password"):
+            mistakes.add("password", _("The stored secret cannot be read: enter it again."))
         host.private_key = host.passphrase = host.public_key = ""
         return
     host.password = ""
@@ -203,5 +206,7 @@ def set_credentials(host: Host, mistakes: Mistakes, given: GivenCredentials) -> 
             mistakes.add(problem.field, f"{problem.message} {problem.remedy}".strip())
             return
         host.private_key, host.passphrase = keys.tidy(given.private_key), given.passphrase
+    elif not is_readable(host, "private_key", "passphrase"):
+        mistakes.add("private_key", _("The stored secret cannot be read: enter it again."))
     elif not host.private_key:
         mistakes.add("private_key", _("Paste or upload a private key, or let one be generated."))

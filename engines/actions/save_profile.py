@@ -102,7 +102,7 @@ class SaveProfile(Action[Profile]):
     def _secrets(self, errors: dict[str, list[str]]) -> dict[str, str]:
         """The secrets to store: new values, and for None the stored ones."""
         source = self.secrets_from or (self.profile.latest if self.profile is not None else None)
-        stored = source.secrets if source is not None else {}
+        stored = source.readable_secrets if source is not None else {}
         secrets: dict[str, str] = {}
         for name, value in self.secrets.items():
             if value is None and name not in stored:
@@ -129,7 +129,7 @@ class SaveProfile(Action[Profile]):
                 code="revision_conflict",
                 remedy=_("Compare the two, then save yours on top of it or leave it."),
             )
-        old = latest.spec if latest is not None else None
+        old = latest.shown_spec if latest is not None else None
         facts = {"name": profile.name, "description": profile.description}
         self.revision_made = spec != old
         if self.revision_made:

@@ -65,14 +65,14 @@ class RevisionSerializer(serializers.ModelSerializer):
         return mask_environment(dict(revision.environment))
 
     def get_secret_names(self, revision: Revision) -> list[str]:
-        return sorted(revision.secrets)
+        return sorted(revision.readable_secrets)
 
     def get_extra_arguments(self, revision: Revision) -> str:
-        return masked_extra(revision.spec)
+        return masked_extra(revision.shown_spec)
 
     def get_command(self, revision: Revision) -> str:
         try:
-            return display_command(revision.spec)
+            return display_command(revision.shown_spec)
         except Unreadable:
             return ""
 
@@ -329,7 +329,7 @@ def _spec_of(revision: Revision | None) -> dict[str, Any]:
         "values": revision.values,
         "gpus": revision.gpus,
         "environment": revision.environment,
-        "secrets": dict.fromkeys(revision.secrets),
+        "secrets": dict.fromkeys(revision.readable_secrets),
         "extra_arguments": revision.extra_arguments,
     }
 

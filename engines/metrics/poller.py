@@ -27,6 +27,7 @@ from engines.metrics.parse import MalformedPage, PageReader
 from engines.metrics.schedule import TIMEOUT_S, ends_minute, interval_for, next_due
 from engines.metrics.store import Polled, Sample, SampleStore, mark_polled
 from engines.models import Engine, Host
+from kvadmin.crypto import SecretUnreadable
 
 logger = logging.getLogger(__name__)
 
@@ -241,7 +242,12 @@ class Poller:
             .values_list("pk", "port", "host__kind", "host__service_address", "host__address")
         )
         wanting = [target.engine_id for target in self._targets.values() if target.wants_key]
-        keys = dict(Engine.objects.filter(pk__in=wanting).values_list("pk", "api_key")) if wanting else {}
+        keys = {}
+        for engine in Engine.objects.filter(pk__in=wanting).only("pk", "api_key") if wanting else ():
+            try:
+                keys[engine.pk] = engine.api_key
+            except SecretUnreadable as error:
+                logger.error("engine %s is polled without its key: %s", engine.pk, error)
         return places, keys
 
     def _take(self, places: list[tuple], keys: dict[int, str]) -> None:

@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
 from engines.vllm.spec import ServeSpec
-from kvadmin.crypto import EncryptedTextField
+from kvadmin.crypto import EncryptedTextField, is_readable
 
 if TYPE_CHECKING:
     from kvadmin.models import User
@@ -92,13 +92,26 @@ class Revision(models.Model):
     @property
     def spec(self) -> ServeSpec:
         """What to start, with secrets: for building a command or an environment, never for a page."""
+        return self._spec_with(self.secrets)
+
+    @property
+    def shown_spec(self) -> ServeSpec:
+        """For pages, which mask it: without its secrets where the data key is lost. Never for a start."""
+        return self._spec_with(self.readable_secrets)
+
+    @property
+    def readable_secrets(self) -> dict[str, str]:
+        """The secrets, none where the data key is lost."""
+        return self.secrets if is_readable(self, "secret_environment") else {}
+
+    def _spec_with(self, secrets: dict[str, str]) -> ServeSpec:
         return ServeSpec(
             model=self.model,
             served_names=tuple(self.served_names),
             values=dict(self.values),
             gpus=self.gpus,
             environment=dict(self.environment),
-            secrets=self.secrets,
+            secrets=secrets,
             extra_arguments=self.extra_arguments,
         )
 

@@ -18,6 +18,7 @@ from engines.ssh import transport
 from engines.ssh.errors import HostMisconfigured, HostUnreachable
 from engines.ssh.shell import Exchange, ShellSession
 from engines.ssh.transport import Connection, Login, NotStarted
+from kvadmin.crypto import is_readable
 
 if TYPE_CHECKING:
     from engines.models import Host
@@ -130,6 +131,11 @@ def login_for(host: Host) -> Login:
         if hop.is_local:
             # this machine as a jump host: connections start here anyway
             continue
+        if not is_readable(hop, "private_key", "passphrase", "password"):
+            raise HostMisconfigured(
+                _("The stored secret of %(host)s cannot be read.") % {"host": hop.name},
+                remedy=_("Edit the host and enter it again, or put the old data key back."),
+            )
         login = Login(
             name=hop.name,
             address=hop.address,

@@ -93,7 +93,7 @@ class EngineDetailView(PermissionView, View):
         context["mark"] = mark_of(context)
         if engine.revision is not None:
             context["command"] = display_command(
-                engine.revision.spec,
+                engine.revision.shown_spec,
                 executable=engine.environment.executable if engine.environment else "vllm",
                 bind_address=engine.bind_address,
                 port=engine.port,

@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy
 from engines.choices import HostAuth, HostKind
 from engines.models import Host
 from engines.provision.versions import KNOWN_VERSIONS
+from kvadmin.crypto import has_secret, is_readable
 
 _LARGEST_KEY_FILE = 64 * 1024
 
@@ -155,9 +156,13 @@ class SshForm(PlacesForm):
         jumps = Host.objects.filter(kind=HostKind.SSH)
         self.fields["jump"].queryset = jumps.exclude(pk=host.pk) if host is not None else jumps
         if host is not None:
-            kept = _("Keep the present password") if host.password else _("Keep the present key")
+            kept = (
+                _("Keep the present password") if has_secret(host, "password") else _("Keep the present key")
+            )
             self.fields["sign_in"].choices = [(self.KEEP, kept), *self.fields["sign_in"].choices]
             self.fields["sign_in"].initial = self.KEEP
+            if not is_readable(host, "private_key", "passphrase", "password"):
+                self.fields["sign_in"].help_text = _("The stored secret cannot be read: enter it again.")
 
     def clean_key_file(self) -> str:
         file = self.cleaned_data.get("key_file")

@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from django.contrib import messages
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import get_object_or_404, render
+from django.utils.translation import gettext as _
 
 from engines.choices import HostState, OperationKind, OperationState
 from engines.models import Host, Operation
 from engines.ssh import keys
 from engines.views.hosts.chart import gpu_memory_chart
 from engines.views.hosts.facts import gpu_summary, gpus_of
+from kvadmin.crypto import is_readable
 from kvadmin.views.base import PermissionView, keyset_page, search_text
 
 
@@ -81,6 +84,8 @@ class DetailView(PermissionView):
             "operations": host.operations.select_related("engine", "requested_by")[:10],
             **_discovery(host),
         }
+        if not is_readable(host, "private_key", "passphrase", "password"):
+            messages.warning(request, _("The stored secret cannot be read: enter it again."))
         return render(request, "engines/hosts/detail.html", context)
 
 

@@ -78,7 +78,7 @@ class Draft:
         draft.gpus = revision.gpus
         draft.extra_arguments = revision.extra_arguments
         draft.variables = [Variable(name, value) for name, value in revision.environment.items()]
-        draft.variables += [Variable(name, "", True, True) for name in revision.secrets]
+        draft.variables += [Variable(name, "", True, True) for name in revision.readable_secrets]
         return draft
 
     @classmethod

@@ -166,10 +166,12 @@ class ProfileForm(PermissionView):
             spec = reading.spec
             # a secret that stays is no difference
             kept = {
-                name: newest.secrets.get(name, "") for name, value in draft.secrets.items() if value is None
+                name: newest.readable_secrets.get(name, "")
+                for name, value in draft.secrets.items()
+                if value is None
             }
             mine = ServeSpec(**{**spec.__dict__, "secrets": {**spec.secrets, **kept}})
-            more["conflict"] = {"newest": newest, "changes": changes(newest.spec, mine)}
+            more["conflict"] = {"newest": newest, "changes": changes(newest.shown_spec, mine)}
         if request.htmx:
             context = form_context(draft, notes, spec=reading.spec, profile=profile, oob=True, **more)
             response = render(request, "engines/profiles/preview.html", context, status=refused.status)

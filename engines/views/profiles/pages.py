@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from django.contrib import messages
 from django.db.models import Count, Exists, OuterRef, Q
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -17,6 +18,7 @@ from engines.views.profiles.present import Past, changes, command_text, compare,
 from engines.vllm.command import display_command, masked_extra
 from engines.vllm.masking import mask_environment
 from engines.vllm.validate import check_spec
+from kvadmin.crypto import is_readable
 from kvadmin.numbers import whole_number
 from kvadmin.views.base import PermissionView, actor_of, attempt, keyset_page, search_text
 
@@ -69,7 +71,9 @@ class ProfileDetail(PermissionView):
     def get(self, request: HttpRequest, pk: int, number: int | None = None) -> HttpResponse:
         profile = profile_or_404(request, pk)
         revision = revision_or_404(profile, number)
-        spec = revision.spec
+        spec = revision.shown_spec
+        if not is_readable(revision, "secret_environment"):
+            messages.warning(request, _("The stored secret cannot be read: enter it again."))
         engines = list(
             Engine.objects.visible_to(request.user)
             .filter(revision__profile=profile)
@@ -99,7 +103,7 @@ class ProfileDetail(PermissionView):
             past.append(
                 Past(
                     revision,
-                    changes(older.spec, revision.spec) if older is not None else [],
+                    changes(older.shown_spec, revision.shown_spec) if older is not None else [],
                     [engine for engine in engines if engine.revision_id == revision.pk],
                     first=revision.number == 1,
                 )
@@ -120,7 +124,7 @@ class ProfileCompare(PermissionView):
         right = whole_number(request.GET.get("right")) or numbers[0]
         left = whole_number(request.GET.get("left")) or max((n for n in numbers if n < right), default=right)
         one, other = revision_or_404(profile, left), revision_or_404(profile, right)
-        pairs = compare(one.spec, other.spec)
+        pairs = compare(one.shown_spec, other.shown_spec)
         everything = request.GET.get("show") == "all"
         context = {
             "profile": profile,
@@ -130,8 +134,8 @@ class ProfileCompare(PermissionView):
             "pairs": pairs if everything else [pair for pair in pairs if pair.differs],
             "equal": sum(1 for pair in pairs if not pair.differs),
             "everything": everything,
-            "left_command": command_text(one.spec),
-            "right_command": command_text(other.spec),
+            "left_command": command_text(one.shown_spec),
+            "right_command": command_text(other.shown_spec),
         }
         return render(request, "engines/profiles/compare.html", context)
 
@@ -149,7 +153,7 @@ class ProfileExport(PermissionView):
             response: HttpResponse = JsonResponse(exported(revision), json_dumps_params={"indent": 2})
         else:
             response = HttpResponse(
-                f"{display_command(revision.spec)}\n", content_type="text/x-shellscript; charset=utf-8"
+                f"{display_command(revision.shown_spec)}\n", content_type="text/x-shellscript; charset=utf-8"
             )
         response["Content-Disposition"] = f'attachment; filename="{name}"'
         return response
@@ -157,7 +161,7 @@ class ProfileExport(PermissionView):
 
 def exported(revision: Revision) -> dict[str, Any]:
     """A revision for other programs; secrets by name only."""
-    spec = revision.spec
+    spec = revision.shown_spec
     return {
         "profile": revision.profile.name,
         "description": revision.profile.description,
