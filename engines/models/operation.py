@@ -87,7 +87,7 @@ class Operation(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.get_kind_display()} {self.engine or self.host}"
+        return f"{self.get_kind_display()}: {self.engine or self.host}"
 
     def get_absolute_url(self) -> str:
         return reverse("engines:operation_detail", args=[self.uuid])
