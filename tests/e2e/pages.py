@@ -34,6 +34,9 @@ class Watched:
     def _console(self, message: ConsoleMessage) -> None:
         if message.type not in {"error", "warning"}:
             return
+        # the same for a request that htmx gave up for a newer one
+        if message.text.startswith(("htmx:sendAbort", "htmx:afterRequest")):
+            return
         if any(f"status of {status}" in message.text for status in self.expected_statuses):
             return
         self.complaints.append(f"{message.type}: {message.text}")
