@@ -56,6 +56,7 @@ class EngineForm(forms.Form):
     revision = RevisionChoice(
         label=gettext_lazy("Profile"),
         queryset=Revision.objects.none(),
+        empty_label=gettext_lazy("Choose a profile"),
         help_text=gettext_lazy("How the model starts."),
     )
     host = forms.ModelChoiceField(
@@ -67,7 +68,8 @@ class EngineForm(forms.Form):
         label=gettext_lazy("vLLM"),
         queryset=VllmEnvironment.objects.none(),
         required=False,
-        help_text=gettext_lazy("The installed vLLM to start it with. Empty: the newest on the host."),
+        empty_label=gettext_lazy("The newest on the host"),
+        help_text=gettext_lazy("The installed vLLM to start it with. It must be on the chosen host."),
     )
     port = forms.IntegerField(
         label=gettext_lazy("Port"),
