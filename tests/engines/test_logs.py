@@ -197,11 +197,3 @@ def test_a_search_does_not_tell_whether_a_guess_is_in_a_secret(secret_start):
 def test_numbers_behind_names_like_those_of_secrets_stay_readable(start):
     write(start, b"prompt_tokens: 12, hf_token=abcdefghij, token: None\n")
     assert logs.tail(start).text == "prompt_tokens: 12, hf_token=**********, token: None\n"
-
-
-def test_a_download_of_a_log_that_is_gone_is_told_on_the_log_page(client, viewer, start):
-    Path(start.log_path).unlink()
-    client.force_login(viewer)
-    answer = client.get(reverse("engines:engine_log_download", args=[start.engine_id]), follow=True)
-    assert answer.status_code == 200
-    assert [message.level_tag for message in answer.context["messages"]] == ["error"]

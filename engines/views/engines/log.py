@@ -7,15 +7,13 @@ from typing import Any
 
 from django.db import close_old_connections
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
+from django.shortcuts import get_object_or_404, render
 from django.utils.translation import gettext as _
 from django.views import View
 
 from engines import logs
 from engines.models import Engine, EngineStart
 from engines.ssh.errors import HostError
-from engines.views.engines.act import tell
 from engines.views.engines.detail import engine_context
 from kvadmin.numbers import whole_number
 from kvadmin.sse import Event, Read, event_stream, last_event_id, still_allowed
@@ -24,8 +22,6 @@ from kvadmin.views.base import PermissionView, search_text
 
 #: lines shown at first, bytes of one page back, and how often the tail looks for more
 TAIL_LINES, PAGE_BYTES, TAIL_EVERY_S = 400, 65_536, 1.0
-#: one piece of a download
-DOWNLOAD_BYTES = 1_048_576
 
 
 def start_of(request: HttpRequest, pk: int) -> EngineStart:
@@ -131,21 +127,15 @@ class LogDownloadView(PermissionView, View):
 
     def get(self, request: HttpRequest, pk: int) -> HttpResponse:
         start = start_of(request, pk)
-        try:
-            first = logs.read(start, 0, DOWNLOAD_BYTES)
-        except HostError as error:
-            tell(request, error)
-            return redirect(f"{reverse('engines:engine_log', args=[pk])}?start={start.number}")
-        response = PieceByPiece(self._pieces(start, first), content_type="text/plain; charset=utf-8")
+        response = PieceByPiece(self._pieces(start), content_type="text/plain; charset=utf-8")
         response["Content-Disposition"] = f'attachment; filename="engine-{pk}-start-{start.number}.log"'
         return response
 
     @staticmethod
-    def _pieces(start: EngineStart, piece: bytes) -> Iterator[bytes]:
+    def _pieces(start: EngineStart) -> Iterator[bytes]:
         offset = 0
-        while piece:
+        while piece := logs.read(start, offset, 1_048_576):
             offset += len(piece)
             # a slow reader keeps no database connection
             close_old_connections()
             yield piece
-            piece = logs.read(start, offset, DOWNLOAD_BYTES)
