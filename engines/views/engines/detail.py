@@ -20,7 +20,7 @@ from kvadmin.views.base import PermissionView
 OFFERED: dict[str, tuple[EngineState, ...]] = {
     "start": (EngineState.STOPPED, EngineState.FAILED),
     "drain": (EngineState.READY,),
-    "restart": (EngineState.READY, EngineState.FAILED, EngineState.DRAINING),
+    "restart": (EngineState.READY, EngineState.FAILED),
     "stop": (
         EngineState.STARTING,
         EngineState.LOADING,
@@ -38,6 +38,14 @@ def tabs(engine: Engine) -> list[tuple[str, str]]:
         ("engine_operations", _("Operations")),
         ("engine_starts", _("Starts")),
     ]
+
+
+def offered(engine: Engine) -> list[str]:
+    """The verbs that make sense now. A failed engine of which something may be left can be stopped."""
+    verbs = [verb for verb, states in OFFERED.items() if engine.observed in states]
+    if engine.observed == EngineState.FAILED and engine.starts.filter(ended_at=None).exists():
+        verbs.append("stop")
+    return verbs
 
 
 def waivable(operation: Operation | None) -> list[dict[str, Any]]:
@@ -66,7 +74,7 @@ def engine_context(request: HttpRequest, pk: int) -> dict[str, Any]:
         "operation": last if last is not None and last.is_active else None,
         "failed_operation": failed,
         "override": waivable(failed),
-        "offered": [verb for verb, states in OFFERED.items() if engine.observed in states],
+        "offered": offered(engine),
         "tabs": tabs(engine),
         "tab": request.resolver_match.url_name if request.resolver_match else "",
         "findings": (engine.current_start.facts.get("findings", []) if engine.current_start else []),
