@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from django.db import close_old_connections
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils.translation import gettext as _
@@ -136,6 +135,4 @@ class LogDownloadView(PermissionView, View):
         offset = 0
         while piece := logs.read(start, offset, 1_048_576):
             offset += len(piece)
-            # a slow reader keeps no database connection
-            close_old_connections()
             yield piece

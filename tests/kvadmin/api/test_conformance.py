@@ -55,7 +55,7 @@ def rows(administrator, monkeypatch, settings):
     def unreachable(host):
         raise HostUnreachable("No route to the host.", remedy="Check the network.")
 
-    for place in ("engines.api.engine_log", "engines.actions.contact_host", "engines.actions.adopt_engine"):
+    for place in ("engines.logs", "engines.actions.contact_host", "engines.actions.adopt_engine"):
         monkeypatch.setattr(f"{place}.session_for", unreachable)
     host = HostFactory(password=SECRETS[1])
     engine = EngineFactory(

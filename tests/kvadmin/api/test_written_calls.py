@@ -26,7 +26,7 @@ def ids(db, monkeypatch):
     def unreachable(host):
         raise HostUnreachable("No route to the host.", remedy="Check the network.")
 
-    for place in ("engines.api.engine_log", "engines.actions.contact_host"):
+    for place in ("engines.logs", "engines.actions.contact_host"):
         monkeypatch.setattr(f"{place}.session_for", unreachable)
     monkeypatch.setattr(Task, "apply_async", lambda self, *args, **kwargs: None)
     host = HostFactory(state=HostState.ONLINE)
