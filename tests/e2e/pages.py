@@ -95,6 +95,12 @@ def check_page(page: Page, name: str = "page") -> None:
         page.set_viewport_size({"width": pixels, "height": height})
         for theme in THEMES:
             page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+            # Chromium keeps an inherited light-dark() colour of the former theme here and there when a page
+            # changes its theme while it is open: make it work out every style anew
+            page.evaluate(
+                "() => { const root = document.documentElement; root.hidden = true; "
+                "root.getBoundingClientRect(); root.hidden = false; }"
+            )
             # on a busy machine a colour may still be on its way from the other theme
             page.evaluate(
                 "() => new Promise(requestAnimationFrame).then(() => Promise.all("
