@@ -1,4 +1,6 @@
 // Keeps the fleet page fresh: one request for the whole page, only while the tab is seen.
+import { showOffline } from "./words.js";
+
 const PERIOD_MS = 2000;
 const WHOLE_EVERY = 30; // a full answer now and then heals whatever a race has hidden
 
@@ -41,7 +43,7 @@ async function refresh(whole) {
   query.set("count", groups.dataset.count);
   const answer = await fetch(`${fleet.dataset.url}?${query}`);
   if (answer.redirected) window.location.reload();
-  document.body.toggleAttribute("data-offline", !answer.ok);
+  showOffline(!answer.ok);
   if (answer.status !== 200) return;
   const before = states();
   swap(await answer.text());
@@ -61,7 +63,7 @@ if (fleet) {
     try {
       await refresh(round % WHOLE_EVERY === 0);
     } catch {
-      document.body.setAttribute("data-offline", "");
+      showOffline(true);
     } finally {
       busy = false;
     }

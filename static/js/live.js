@@ -16,12 +16,14 @@ function focusedIn(part) {
   return element.tagName === "PRE" ? "pre" : null;
 }
 
+import { showOffline } from "./words.js";
+
 async function renew(part) {
   const url = new URL(part.dataset.live, window.location.href);
   if (part.dataset.liveMark) url.searchParams.set("mark", part.dataset.liveMark);
   const answer = await fetch(url);
   if (answer.redirected) window.location.reload();
-  document.body.toggleAttribute("data-offline", !answer.ok);
+  showOffline(!answer.ok);
   if (answer.status !== 200) return part;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").body.firstElementChild;
   if (!fresh || inUse(part)) return part;
@@ -50,7 +52,7 @@ for (const start of document.querySelectorAll("[data-live]")) {
     try {
       part = await renew(part);
     } catch {
-      document.body.setAttribute("data-offline", "");
+      showOffline(true);
     } finally {
       busy = false;
     }

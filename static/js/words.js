@@ -7,3 +7,13 @@ export function announce(text) {
   place.textContent = "";
   requestAnimationFrame(() => (place.textContent = text));
 }
+
+/* Says on the page, and to screen readers once, that it is not being renewed; false takes it back. */
+export function showOffline(offline) {
+  const main = document.getElementById("content");
+  if (!main || offline === "offline" in main.dataset) return;
+  if (offline) {
+    main.dataset.offline = words.offline;
+    announce(words.offline);
+  } else delete main.dataset.offline;
+}

@@ -250,3 +250,16 @@ def test_the_log_pages_back_searches_and_jumps_to_its_end(signed_in, fleet, tmp_
         log.write("something new\n")
     page.get_by_role("button", name="Jump to end").click()
     expect(text).to_contain_text("something new")
+
+
+def test_a_page_that_cannot_be_renewed_says_so_until_it_can(sign_in_as, page, operator):
+    EngineFactory()
+    sign_in_as(operator)
+    page.goto("/")
+    page.watched.expected_statuses.add(503)
+    page.route("**/fleet/cards*", lambda route: route.fulfill(status=503, body=""))
+    page.wait_for_selector("main[data-offline]")
+    shown = page.evaluate("getComputedStyle(document.querySelector('main'), '::before').content")
+    assert "may be old" in shown
+    page.unroute("**/fleet/cards*")
+    page.wait_for_selector("main:not([data-offline])")
