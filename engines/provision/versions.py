@@ -59,10 +59,12 @@ DEFAULT_VERSION = KNOWN_VERSIONS[0]
 #: what the CPU build of a release needs of torch (its package metadata); others: pip decides
 CPU_TORCH = {"0.32.0": "2.13.0"}
 
+# Written from memory, to be checked.
 # NVIDIA, "CUDA Compatibility", minor version compatibility: any CUDA 12.x application runs on a driver of
 # 525.60.13 or newer, any 13.x on 580 or newer. Below that nothing starts.
 _DRIVER_FLOOR: dict[int, Version] = {12: (525, 60, 13), 13: (580,)}
 
+# Written from memory, to be checked.
 # NVIDIA, "CUDA Toolkit Release Notes", toolkit driver versions (Linux): the driver each toolkit shipped
 # with. An older one works through minor version compatibility, but cannot compile PTX of the newer
 # toolkit, which kernels made at run time (Triton) may need.
