@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 from django.utils import timezone
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from engines.choices import EngineState, HostAuth, HostKind, OperationKind, OperationState, StepState
 from engines.metrics.store import Polled, Sample, SampleStore, mark_polled
@@ -195,11 +195,16 @@ def test_a_question_and_the_focus_outlast_the_renewal_around_them(signed_in, fle
     renewed(page, engine, 0.51)
     expect(stop).to_be_focused()
     # asked while an answer that would renew the part is on its way
-    page.route("**/state?*", lambda route: (page.wait_for_timeout(1000), route.continue_()))
+    held: list[Route] = []
+    page.route("**/state?*", held.append)
     read(engine, timezone.now(), 0.52, 4.0, 0.0)
+    while not held:
+        page.wait_for_timeout(50)
+    stop.click()
     with page.expect_response(re.compile(r"/state\?")) as answer:
-        stop.click()
+        held.pop().continue_()
     assert answer.value.status == 200
+    page.unroute("**/state?*")
     page.wait_for_timeout(500)
     question = page.get_by_role("dialog")
     expect(question).to_be_visible()

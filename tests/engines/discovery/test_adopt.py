@@ -6,6 +6,7 @@ import socket
 import subprocess
 import time
 import urllib.request
+from contextlib import suppress
 
 import pytest
 from django.urls import reverse
@@ -63,7 +64,8 @@ def server(tmp_path):
 
     yield start
     for process in started:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
