@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -78,6 +81,29 @@ class Actor:
         return cls()
 
 
+_open_transaction: ContextVar[Callable[[], None] | None] = ContextVar("open_transaction", default=None)
+
+
+@contextmanager
+def one_transaction(first: Callable[[], None]) -> Iterator[None]:
+    """One transaction from the first ``execute`` within this block to the end of the block.
+
+    It begins after that action's ``check``, which may take its time on a host: no lock is held
+    meanwhile. ``first`` is called as soon as the transaction is open and may refuse.
+    """
+    with ExitStack() as stack:
+
+        def begin() -> None:
+            if _open_transaction.get() is not None:
+                _open_transaction.set(None)
+                stack.enter_context(transaction.atomic())
+                first()
+
+        token = _open_transaction.set(begin)
+        stack.callback(_open_transaction.reset, token)
+        yield
+
+
 @dataclass
 class Action(Generic[T]):
     """Check, then execute in one transaction, then one audit row in that same transaction.
@@ -126,6 +152,9 @@ class Action(Generic[T]):
 
         self.authorize()
         self.check()
+        begin = _open_transaction.get()
+        if begin is not None:
+            begin()
         with transaction.atomic():
             result = self.execute()
             if not self.changed:

@@ -18,6 +18,7 @@ from django.utils.translation import gettext as _
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from kvadmin.actions.base import one_transaction
 from kvadmin.api.problems import Problem, ProblemResponse
 from kvadmin.models import IdempotencyRecord
 
@@ -71,13 +72,7 @@ def claim(request: Request) -> IdempotencyRecord | None:
         pass
     record = IdempotencyRecord.objects.filter(**wanted).first()
     if record is None or (record.status is None and record.request_digest == made):
-        raise Problem(
-            _("The first request with this Idempotency-Key is still being answered."),
-            status=409,
-            code="idempotency_in_progress",
-            remedy=_("Wait a moment and send it again: you will get the first one's answer."),
-            headers={"Retry-After": "1"},
-        )
+        raise _in_progress()
     if record.request_digest != made:
         raise Problem(
             _("This Idempotency-Key was used for another request."),
@@ -88,6 +83,16 @@ def claim(request: Request) -> IdempotencyRecord | None:
     raise Replay(stored_response(record))
 
 
+def _in_progress() -> Problem:
+    return Problem(
+        _("The first request with this Idempotency-Key is still being answered."),
+        status=409,
+        code="idempotency_in_progress",
+        remedy=_("Wait a moment and send it again: you will get the first one's answer."),
+        headers={"Retry-After": "1"},
+    )
+
+
 def request_digest(request: Request) -> str:
     body = hashlib.sha256(request.body).hexdigest()
     return hashlib.sha256(f"{request.method}\n{request.get_full_path()}\n{body}".encode()).hexdigest()
@@ -96,10 +101,19 @@ def request_digest(request: Request) -> str:
 def answer_once(
     record: IdempotencyRecord, handler: Callable[..., Response], hidden: tuple[str, ...]
 ) -> Callable[..., Response]:
-    """The handler, storing its answer together with what it changes."""
+    """The handler, storing its answer together with what it changes.
+
+    The transaction begins when the handler's action has been checked, and takes the record with it: a
+    request that was slow enough to be taken for dead changes nothing once another has its key.
+    """
+
+    def take() -> None:
+        mine = IdempotencyRecord.objects.select_for_update().filter(pk=record.pk, status=None)
+        if not mine.exists():
+            raise _in_progress()
 
     def answer(request: Request, *args: Any, **kwargs: Any) -> Response:
-        with transaction.atomic():
+        with one_transaction(take):
             response = handler(request, *args, **kwargs)
             store(record, response, hidden)
         return response

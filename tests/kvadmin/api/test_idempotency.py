@@ -9,11 +9,13 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from engines.ssh.errors import HostUnreachable
 from kvadmin.actions import Conflict
 from kvadmin.api import idempotency
 from kvadmin.api.tokens import TokenViewSet
-from kvadmin.models import IdempotencyRecord, ManagementToken
+from kvadmin.models import AuditEvent, IdempotencyRecord, ManagementToken
 from tests.support.api import Api, assert_problem
+from tests.support.factories import HostFactory
 
 KEY = {"Idempotency-Key": "b6f0f5f0-1"}
 
@@ -145,3 +147,46 @@ def test_ten_at_once_make_one(operator):
     assert made() == 1
     assert set(statuses) <= {201, 409}
     assert 201 in statuses
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_slow_look_at_a_host_holds_no_transaction_open(operator, monkeypatch):
+    seen = []
+
+    def slow(host):
+        seen.append(connection.in_atomic_block)
+        raise HostUnreachable("It does not answer.")
+
+    monkeypatch.setattr("engines.actions.contact_host.session_for", slow)
+    host = HostFactory()
+    answer = Api(operator).post(f"hosts/{host.pk}/contact/", {}, **KEY)
+    assert answer.status_code == 200, answer.content
+    assert seen == [False]
+    assert IdempotencyRecord.objects.get().status == 200
+    assert Api(operator).post(f"hosts/{host.pk}/contact/", {}, **KEY)["Idempotency-Replayed"] == "true"
+    assert len(seen) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_request_that_was_taken_for_dead_changes_nothing(operator, monkeypatch):
+    """It was slow on a host, another has its key by now: the later one's change is the one made."""
+
+    def slow(host):
+        IdempotencyRecord.objects.all().delete()
+        raise HostUnreachable("It does not answer.")
+
+    monkeypatch.setattr("engines.actions.contact_host.session_for", slow)
+    host = HostFactory()
+    answer = Api(operator).post(f"hosts/{host.pk}/contact/", {}, **KEY)
+    assert_problem(answer, 409, "idempotency_in_progress")
+    assert not AuditEvent.objects.filter(verb="host.contact").exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_change_that_cannot_be_remembered_is_not_committed(operator, monkeypatch):
+    def fail(*args):
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(idempotency, "_plain", fail)
+    assert Api(operator).post("tokens/", {"name": "robot"}, **KEY).status_code == 500
+    assert made() == 0
