@@ -19,7 +19,15 @@ compile_catalogues()
 # a real hash takes a third of a second for each of the people below
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
-from tests.support.people import administrator, operator, outsider, viewer  # noqa: E402
+from tests.support.people import (  # noqa: E402
+    administrator,
+    operator,
+    outsider,
+    team,
+    team_member,
+    team_owner,
+    viewer,
+)
 from tests.support.sshd import _shared_sshd, full_disk, ssh_users, sshd, start_sshd  # noqa: E402
 
 __all__ = [
@@ -31,6 +39,9 @@ __all__ = [
     "ssh_users",
     "sshd",
     "start_sshd",
+    "team",
+    "team_member",
+    "team_owner",
     "viewer",
 ]
 

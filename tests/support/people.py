@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from kvadmin.models import User
-from kvadmin.policies import Role
+from kvadmin.models import Team, User
+from kvadmin.policies import Role, TeamRole
 
 
 def make_person(username: str, role: Role) -> User:
@@ -31,3 +31,23 @@ def viewer(db):
 @pytest.fixture
 def outsider(db):
     return make_person("otto", Role.MEMBER)
+
+
+@pytest.fixture
+def team(db):
+    """A team that ``team_owner`` owns and ``team_member`` belongs to; nobody else."""
+    return Team.objects.create(name="search")
+
+
+@pytest.fixture
+def team_owner(team):
+    user = make_person("oona", Role.MEMBER)
+    team.memberships.create(user=user, role=TeamRole.OWNER)
+    return user
+
+
+@pytest.fixture
+def team_member(team):
+    user = make_person("mika", Role.MEMBER)
+    team.memberships.create(user=user, role=TeamRole.MEMBER)
+    return user
