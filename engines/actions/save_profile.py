@@ -25,8 +25,9 @@ class SaveProfile(Action[Profile]):
     """Save a profile as it should be from now on; returns the Profile, whose ``latest`` it is.
 
     ``values`` may hold texts as typed in a form or JSON values. In ``secrets`` a value of None keeps the
-    one stored in ``secrets_from`` (by default the newest revision). ``based_on`` is the number of the
-    revision that the person saw: Conflict ``revision_conflict`` if there is a newer one. A save that
+    one stored in ``secrets_from``; by default that of the newest revision, or, if somebody took it away
+    meanwhile, of the revision ``shown`` (a number) that the person began with. ``based_on`` is the number of
+    the revision that the person saw: Conflict ``revision_conflict`` if there is a newer one. A save that
     changes nothing makes no revision: ``revision_made`` says which it was.
     """
 
@@ -46,6 +47,7 @@ class SaveProfile(Action[Profile]):
     note: str = ""
     based_on: int | None = None
     secrets_from: Revision | None = None
+    shown: int | None = None
 
     reading: Reading = field(init=False, repr=False)
     revision_made: bool = field(default=False, init=False)
@@ -101,8 +103,7 @@ class SaveProfile(Action[Profile]):
 
     def _secrets(self, errors: dict[str, list[str]]) -> dict[str, str]:
         """The secrets to store: new values, and for None the stored ones."""
-        source = self.secrets_from or (self.profile.latest if self.profile is not None else None)
-        stored = source.readable_secrets if source is not None else {}
+        stored = self._stored()
         secrets: dict[str, str] = {}
         for name, value in self.secrets.items():
             if value is None and name not in stored:
@@ -112,6 +113,18 @@ class SaveProfile(Action[Profile]):
             else:
                 secrets[name] = stored[name] if value is None else value
         return secrets
+
+    def _stored(self) -> dict[str, str]:
+        if self.secrets_from is not None:
+            return self.secrets_from.readable_secrets
+        if self.profile is None or self.profile.latest is None:
+            return {}
+        began = self.based_on if self.shown is None else self.shown
+        first = self.profile.revisions.filter(number=began).first() if began is not None else None
+        return {
+            **(first.readable_secrets if first is not None else {}),
+            **self.profile.latest.readable_secrets,
+        }
 
     @property
     def warnings(self) -> list[Note]:

@@ -2,7 +2,10 @@
 const form = document.getElementById("profile");
 const rows = document.getElementById("variables");
 const blank = document.getElementById("variable-row");
+const preview = form.querySelector("[data-previews]");
 let dirty = false;
+/* Saved as it stands: what a preview asked for before would say is in the answer to the save. */
+let answered = false;
 
 function prepare(scope) {
   for (const button of scope.querySelectorAll("[data-remove-variable]")) button.hidden = false;
@@ -39,9 +42,15 @@ form.addEventListener("change", (event) => {
 
 form.addEventListener("input", () => {
   dirty = true;
+  answered = false;
 });
 form.addEventListener("submit", () => {
   dirty = false;
+  answered = true;
+  preview.dispatchEvent(new Event("htmx:abort"));
+});
+preview.addEventListener("htmx:beforeRequest", (event) => {
+  if (answered) event.preventDefault();
 });
 addEventListener("beforeunload", (event) => {
   if (dirty) event.preventDefault();

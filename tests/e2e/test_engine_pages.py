@@ -196,7 +196,7 @@ def test_a_question_and_the_focus_outlast_the_renewal_around_them(signed_in, fle
     expect(stop).to_be_focused()
     # asked while an answer that would renew the part is on its way
     held: list[Route] = []
-    page.route("**/state?*", held.append)
+    page.route("**/state?*", lambda route: held.append(route))
     read(engine, timezone.now(), 0.52, 4.0, 0.0)
     while not held:
         page.wait_for_timeout(50)

@@ -33,7 +33,8 @@ class Variable:
 
 @dataclass
 class Draft:
-    """``based_on`` is the number of the revision that was shown; ``secrets_from`` the id of the revision
+    """``based_on`` is the number of the newest revision that the person knows, ``shown`` of the one that the
+    form began with; ``secrets_from`` the id of the revision
     whose stored secrets stay where no new value is typed (None: the profile's newest)."""
 
     name: str = ""
@@ -46,6 +47,7 @@ class Draft:
     values: dict[str, str] = field(default_factory=dict)
     variables: list[Variable] = field(default_factory=list)
     based_on: int | None = None
+    shown: int | None = None
     secrets_from: int | None = None
 
     @classmethod
@@ -61,6 +63,7 @@ class Draft:
             if name.strip() or value:
                 draft.variables.append(Variable(name.strip(), value, secret, stays))
         draft.based_on = whole_number(post.get("based_on_now") or post.get("based_on"))
+        draft.shown = whole_number(post.get("based_on"))
         draft.secrets_from = whole_number(post.get("secrets_from"))
         return draft
 
@@ -170,5 +173,6 @@ class Draft:
             "secrets": self.secrets,
             "extra_arguments": self.extra_arguments,
             "based_on": self.based_on,
+            "shown": self.shown,
         }
         return SaveProfile(actor, profile=profile, secrets_from=source, **given)

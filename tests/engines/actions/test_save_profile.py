@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
 
@@ -122,6 +123,18 @@ def test_a_save_on_an_older_revision_is_a_conflict(operator):
         save(operator, profile=profile, values={"seed": 3}, based_on=1)
     assert refused.value.code == "revision_conflict"
     assert profile.revisions.count() == 2
+
+
+def test_a_kept_secret_outlasts_its_removal_by_somebody_else(operator):
+    profile = ProfileFactory(name="qwen3-8b-v1")
+    RevisionFactory(profile=profile, secret_environment=json.dumps({"HF_TOKEN": "old", "B": "old"}))
+    RevisionFactory(profile=profile, secret_environment=json.dumps({"B": "new"}))
+    kept = {"values": {"seed": 3}, "secrets": {"HF_TOKEN": None, "B": None}}
+    with pytest.raises(Conflict) as refused:
+        save(operator, profile=profile, based_on=1, **kept)
+    assert refused.value.code == "revision_conflict"
+    save(operator, profile=profile, based_on=2, shown=1, **kept)
+    assert profile.latest.secrets == {"HF_TOKEN": "old", "B": "new"}
 
 
 @pytest.mark.django_db(transaction=True)
