@@ -10,11 +10,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
+from django.core.checks import CheckMessage, Error
 from django.db import models
 from django.db.models.query_utils import DeferredAttribute
 
@@ -61,12 +63,15 @@ class Sealed(str):
     __slots__ = ()
 
 
+_reloading: ContextVar[bool] = ContextVar("reloading", default=False)
+
+
 class _Unsealing(DeferredAttribute):
     """Decrypts at the first look at the attribute, so that a lost key stops only who needs the secret."""
 
     def __get__(self, instance: models.Model | None, cls: Any = None) -> Any:
         value = super().__get__(instance, cls)
-        if isinstance(value, Sealed):
+        if isinstance(value, Sealed) and not _reloading.get():
             value = instance.__dict__[self.field.attname] = decrypt(value)
         return value
 
@@ -74,8 +79,22 @@ class _Unsealing(DeferredAttribute):
         instance.__dict__[self.field.attname] = value
 
 
+class HoldsSecrets(models.Model):
+    """Base of every model with an EncryptedTextField: reloading a row decrypts nothing."""
+
+    class Meta:
+        abstract = True
+
+    def refresh_from_db(self, *args: Any, **kwargs: Any) -> None:
+        token = _reloading.set(True)
+        try:
+            super().refresh_from_db(*args, **kwargs)
+        finally:
+            _reloading.reset(token)
+
+
 class EncryptedTextField(models.TextField):
-    """Text stored encrypted. Empty stays empty. Not searchable, on purpose.
+    """Text stored encrypted. Empty stays empty. Not searchable, on purpose. In models that HoldsSecrets.
 
     It is decrypted when the attribute is read: ``SecretUnreadable`` comes then, not when the row is
     loaded. A row that is saved without a look at the secret keeps it as it was. ``values`` and
@@ -83,6 +102,19 @@ class EncryptedTextField(models.TextField):
     """
 
     descriptor_class = _Unsealing
+
+    def check(self, **kwargs: Any) -> list[CheckMessage]:
+        errors = super().check(**kwargs)
+        if not issubclass(self.model, HoldsSecrets):
+            errors.append(
+                Error(
+                    "A model with an EncryptedTextField must inherit kvadmin.crypto.HoldsSecrets: else a "
+                    "lost data key breaks refresh_from_db().",
+                    obj=self,
+                    id="kvadmin.E002",
+                )
+            )
+        return errors
 
     def get_prep_value(self, value: Any) -> Any:
         if isinstance(value, Sealed):

@@ -8,6 +8,7 @@ from engines.choices import DesiredState, EngineState
 from engines.models import Engine
 from engines.states import touch_engine
 from kvadmin.actions import Conflict
+from kvadmin.crypto import is_readable
 
 
 def refuse(engine: Engine, *, unless: tuple[EngineState, ...]) -> None:
@@ -40,6 +41,23 @@ def refuse(engine: Engine, *, unless: tuple[EngineState, ...]) -> None:
         ),
     }[state]
     raise Conflict(sentence % name, code=f"engine_{state.value}", remedy=remedy)
+
+
+def refuse_unreadable(engine: Engine) -> None:
+    """Conflict when the secret variables of the engine's profile cannot be decrypted any more."""
+    revision = engine.revision
+    if revision is None or is_readable(revision, "secret_environment"):
+        return
+    raise Conflict(
+        _("The secret variables of %(revision)s cannot be read with kvadmin's present data key.")
+        % {"revision": str(revision)},
+        code="secret_unreadable",
+        remedy=_(
+            "Enter them again in the profile and choose the new revision for %(engine)s, or put the old data "
+            "key back behind the new one."
+        )
+        % {"engine": engine.name},
+    )
 
 
 def set_desired(engine: Engine, desired: DesiredState) -> None:

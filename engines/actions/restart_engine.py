@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.utils.translation import gettext as _
 
-from engines.actions.engine_states import refuse, set_desired
+from engines.actions.engine_states import refuse, refuse_unreadable, set_desired
 from engines.actions.host_ready import refuse_unconfirmed
 from engines.choices import DesiredState, EngineState, OperationKind
 from engines.models import Engine, Operation
@@ -38,6 +38,7 @@ class RestartEngine(Action[Operation]):
                 code="revision_missing",
                 remedy=_("Choose both for it first."),
             )
+        refuse_unreadable(engine)
         refuse(engine, unless=(EngineState.READY, EngineState.FAILED))
 
     def execute(self) -> Operation:

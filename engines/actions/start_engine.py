@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.utils.translation import gettext as _
 
-from engines.actions.engine_states import refuse, set_desired
+from engines.actions.engine_states import refuse, refuse_unreadable, set_desired
 from engines.actions.host_ready import refuse_unconfirmed
 from engines.choices import DesiredState, EngineState, OperationKind
 from engines.models import Engine, Operation
@@ -45,6 +45,7 @@ class StartEngine(Action[Operation]):
                 code="environment_missing",
                 remedy=_("Provision vLLM on the host, then choose it for the engine."),
             )
+        refuse_unreadable(engine)
         refuse(engine, unless=(EngineState.STOPPED, EngineState.FAILED))
 
     def execute(self) -> Operation:

@@ -16,6 +16,7 @@ from engines.operations.base import Again, Context, Done, Step, StepFailed
 from engines.ssh.errors import NOTHING_KNOWN, HostFileDenied, HostFileMissing
 from engines.ssh.session import Session
 from engines.vllm.masking import mask_text
+from kvadmin.crypto import SecretUnreadable
 
 #: seconds a leader gets after SIGTERM before it is killed
 GRACE_S = 30
@@ -39,7 +40,11 @@ def last_lines(session: Session, start: EngineStart, lines: int = LAST_LINES) ->
     except (HostFileDenied, HostFileMissing):
         # a log that is gone must not keep a start from being closed
         return ""
-    return mask_text(text, secrets_of(start))
+    try:
+        secrets = secrets_of(start)
+    except SecretUnreadable:
+        return _("The log's last lines are not kept here: a secret to be hidden in them cannot be read.")
+    return mask_text(text, secrets)
 
 
 def close_start(start: EngineStart, seen: Scan | None, text: str | None = None) -> None:

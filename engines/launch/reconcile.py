@@ -37,6 +37,7 @@ from engines.states import note_reason
 from engines.vllm import log
 from engines.vllm.failures import explain
 from kvadmin.actions import ActionError, Actor
+from kvadmin.crypto import SecretUnreadable
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ MISSES = 3
 #: exit statuses of a vLLM that was asked to end
 _ASKED_TO_END = {0, 130, 143}
 _TAIL = 65536
-_HTTP_REASONS = frozenset({"unhealthy", "not_answering"})
+_HTTP_REASONS = frozenset({"unhealthy", "not_answering", "secret_unreadable"})
 _ACTIVE = (
     EngineState.STARTING,
     EngineState.LOADING,
@@ -218,8 +219,24 @@ def _reconcile_engine(session: Session, engine: Engine, act: Act, seen: Scan, an
     except ActionError as error:
         logger.info("engine %s: %s: %s", engine.pk, act, error.message)
         return
+    except SecretUnreadable as error:
+        logger.error("engine %s: %s: %s", engine.pk, act, error)
+        note_reason(engine, "secret_unreadable", _key_unreadable(engine))
+        return
     if act in {Act.NOTHING, Act.ENDED, Act.REBOOTED, Act.CLOSE}:
         keep_running(engine)
+
+
+def _key_unreadable(engine: Engine) -> str:
+    if engine.current_start.launcher == Launcher.ADOPTED:
+        return _(
+            "Its API key is stored, but cannot be read with the present data key. Remove the engine, which "
+            "leaves its server alone, and adopt it again with the key."
+        )
+    return _(
+        "Its API key is stored, but cannot be read with the present data key. Restart the engine: it then "
+        "gets a new key."
+    )
 
 
 def _waits(engine: Engine, act: Act) -> bool:

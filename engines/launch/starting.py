@@ -285,7 +285,8 @@ def _new_start(context: Context, revision: Revision) -> EngineStart:
             created_by=context.operation.requested_by,
         )
         engine.current_start = start
-        if not engine.api_key:
+        if not engine.readable_key:
+            # none yet, or one that no data key opens any more
             engine.api_key = new_secret()
         engine.save(update_fields=["current_start", "api_key"])
         context.scratch["start"] = start.pk

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from engines.choices import DesiredState, EngineState, Launcher
 from engines.models.host import Host, VllmEnvironment
 from engines.models.profile import Revision
-from kvadmin.crypto import EncryptedTextField
+from kvadmin.crypto import EncryptedTextField, HoldsSecrets, is_readable
 
 if TYPE_CHECKING:
     from engines.models.operation import Operation
@@ -28,7 +28,7 @@ class EngineQuerySet(models.QuerySet["Engine"]):
         return self.filter(observed__in=[EngineState.READY, EngineState.DRAINING, EngineState.UNREACHABLE])
 
 
-class Engine(models.Model):
+class Engine(HoldsSecrets):
     """One vLLM server: a revision on a host at a port, with a desired and an observed state.
 
     ``observed`` moves only by ``move``: compare-and-set plus a Transition row. ``seq`` grows with every
@@ -93,6 +93,11 @@ class Engine(models.Model):
         if ":" in address and not address.startswith("["):
             address = f"[{address}]"
         return f"http://{address}:{self.port}"
+
+    @property
+    def readable_key(self) -> str:
+        """Its API key, empty where the data key is lost."""
+        return self.api_key if is_readable(self, "api_key") else ""
 
     @property
     def pending_changes(self) -> list[str]:

@@ -7,7 +7,7 @@ from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
 from engines.choices import HostAuth, HostKind, HostState
-from kvadmin.crypto import EncryptedTextField
+from kvadmin.crypto import EncryptedTextField, HoldsSecrets
 
 if TYPE_CHECKING:
     from kvadmin.models import User
@@ -18,7 +18,7 @@ class HostQuerySet(models.QuerySet["Host"]):
         return self if user.may("host.view") else self.none()
 
 
-class Host(models.Model):
+class Host(HoldsSecrets):
     """A GPU server reached over SSH, or this machine itself.
 
     ``host_key`` is the pinned key ("type base64"); ``offered_key`` is one that the host showed and

@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
 from engines.vllm.spec import ServeSpec
-from kvadmin.crypto import EncryptedTextField, is_readable
+from kvadmin.crypto import EncryptedTextField, HoldsSecrets, is_readable
 
 if TYPE_CHECKING:
     from kvadmin.models import User
@@ -44,7 +44,7 @@ class Profile(models.Model):
         return self.revisions.order_by("-number").first()
 
 
-class Revision(models.Model):
+class Revision(HoldsSecrets):
     """One saved state of a profile; never changed after it is written.
 
     ``values`` maps a field's key (engines/vllm/fields.py) to its value; a key that is absent means

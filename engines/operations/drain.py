@@ -24,7 +24,7 @@ def drain(context: Context) -> Done | Again:
     limit = int(context.parameters.get("limit_s", LIMIT_S))
     since = context.scratch.setdefault("draining_since", timezone.now().timestamp())
     waited = timezone.now().timestamp() - since
-    left = Endpoint(engine.base_url, engine.api_key).unfinished()
+    left = Endpoint(engine.base_url, engine.readable_key).unfinished()
     if left == 0:
         context.scratch["idle"] = context.scratch.get("idle", 0) + 1
         if context.scratch["idle"] >= 2:

@@ -23,6 +23,7 @@ from engines.operations.base import Again, Context, Done, Flow, Step, StepFailed
 from engines.ssh.errors import HostError, HostUnreachable
 from engines.ssh.session import Session, session_for
 from engines.states import touch_engine
+from kvadmin.crypto import SecretUnreadable
 
 logger = logging.getLogger(__name__)
 
@@ -120,6 +121,16 @@ def _run_step(context: Context, flow: Flow, row: OperationStep, step: Step) -> D
         return _unreachable(context, flow, row, step, error)
     except (StepFailed, HostError) as error:
         _fail(context, flow, row, error.code, error.message, error.remedy)
+        return None
+    except SecretUnreadable:
+        _fail(
+            context,
+            flow,
+            row,
+            "secret_unreadable",
+            _("A stored secret that this step needs cannot be read: kvadmin's data key is another one now."),
+            _("Enter the secret again where it belongs, or put the old data key back behind the new one."),
+        )
         return None
     except Exception as error:
         logger.exception("operation %s: step %s", context.operation.pk, step.name)

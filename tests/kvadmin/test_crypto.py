@@ -7,17 +7,22 @@ import json
 
 import pytest
 from cryptography.fernet import Fernet
-from django.db import connection
+from django.db import connection, models
+from django.test.utils import isolate_apps
 from django.urls import reverse
 
 from engines.actions.change_host import ChangeHost
-from engines.choices import HostAuth, HostKind
+from engines.actions.confirm_host_key import ConfirmHostKey
+from engines.actions.contact_host import ContactHost
+from engines.actions.start_engine import StartEngine
+from engines.choices import HostAuth, HostKind, HostState
 from engines.models import Engine, Host, Revision
+from engines.ssh import keys
 from engines.ssh.errors import HostMisconfigured
 from engines.ssh.pool import login_for
-from kvadmin.actions import Actor, Invalid
-from kvadmin.crypto import Sealed, SecretUnreadable, has_secret, is_readable
-from tests.support.factories import EngineFactory, HostFactory, RevisionFactory
+from kvadmin.actions import Actor, Conflict, Invalid
+from kvadmin.crypto import EncryptedTextField, Sealed, SecretUnreadable, has_secret, is_readable
+from tests.support.factories import EngineFactory, EnvironmentFactory, HostFactory, RevisionFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -106,3 +111,53 @@ def test_a_profile_s_other_values_are_shown_without_its_secrets(lost):
     assert revision.shown_spec.secrets == {}
     with pytest.raises(SecretUnreadable):
         _ = revision.spec
+
+
+def test_a_row_is_reloaded_without_its_secret(lost):
+    for row, name in ((lost, "api_key"), (lost.host, "password"), (lost.revision, "secret_environment")):
+        row.refresh_from_db()
+        assert not is_readable(row, name)
+    fresh = HostFactory(password="another")
+    fresh.refresh_from_db()
+    assert fresh.password == "another"
+
+
+def test_contact_says_what_to_do(administrator, lost):
+    contact = ContactHost(Actor(user=administrator), host=lost.host)
+    assert contact.run().state == HostState.REFUSED
+    assert "enter it again" in lost.host.state_text
+    assert "enter it again" in contact.sentence
+
+
+def test_a_host_key_is_confirmed_all_the_same(administrator, lost):
+    offered = " ".join(keys.generate("host").public.split()[:2])
+    Host.objects.filter(pk=lost.host_id).update(offered_key=offered, host_key="", state=HostState.CONFIRM)
+    confirmed = ConfirmHostKey(
+        Actor(user=administrator), host=lost.host, fingerprint=keys.fingerprint(offered)
+    ).run()
+    assert confirmed.host_key == offered
+
+
+def test_a_start_is_refused_with_what_to_enter_again(administrator, lost):
+    EnvironmentFactory(host=lost.host)
+    lost.environment = lost.host.environments.get()
+    lost.save(update_fields=["environment"])
+    with pytest.raises(Conflict) as refused:
+        StartEngine(Actor(user=administrator), lost).run()
+    assert refused.value.code == "secret_unreadable"
+    assert str(lost.revision) in refused.value.message
+
+
+def test_a_model_that_holds_secrets_says_so():
+    with isolate_apps("kvadmin"):
+
+        class Careless(models.Model):
+            secret = EncryptedTextField()
+
+            class Meta:
+                app_label = "kvadmin"
+
+            def __str__(self) -> str:
+                return ""
+
+        assert [error.id for error in Careless.check()] == ["kvadmin.E002"]

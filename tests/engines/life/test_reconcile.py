@@ -6,6 +6,7 @@ import signal
 from datetime import timedelta
 
 import pytest
+from cryptography.fernet import Fernet
 from django.utils import timezone
 
 from engines.actions.remove_engine import RemoveEngine
@@ -13,11 +14,12 @@ from engines.actions.stop_engine import StopEngine
 from engines.choices import DesiredState
 from engines.launch import reconcile, remote
 from engines.launch.ending import last_lines
-from engines.models import Engine, EngineStart, Operation
+from engines.models import Engine, EngineStart, Operation, Revision
 from engines.operations import runner
 from engines.ssh.errors import HostFileDenied, HostUnreachable, SignInRefused
 from engines.ssh.local import local_session
 from kvadmin.actions import Actor, Conflict
+from kvadmin.crypto import Sealed
 from tests.support.factories import EngineFactory, HostFactory
 
 
@@ -84,8 +86,10 @@ def test_workers_whose_leader_was_killed_alone_are_ended(place, running):
 
 
 def test_all_of_it_killed_is_a_failure_without_an_exit_status(place, running):
-    for one in place.processes(running):
-        os.kill(one.pid, signal.SIGKILL)
+    # stopped first, or the wrapper may write the leader's exit status before its own turn comes
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for one in place.processes(running):
+            os.kill(one.pid, number)
     look(place, running)
     assert running.observed == "failed"
     assert running.reason_code == "process_gone"
@@ -432,3 +436,38 @@ def test_a_stop_that_does_not_end_the_engine_is_tried_later_each_time_then_left_
     assert place.drive(stop).state == "succeeded"
     running.refresh_from_db()
     assert running.observed == "stopped"
+
+
+def test_an_engine_whose_key_cannot_be_read_says_so_and_stops_no_other(place, running):
+    """Adopted while loading, and then the data key was lost: kvadmin cannot ask for its models."""
+    mute = place.engine()
+    assert place.start(mute).state == "succeeded"
+    sealed = Sealed(Fernet(Fernet.generate_key()).encrypt(b"a key").decode())
+    Engine.objects.filter(pk=mute.pk).update(api_key=sealed, observed="loading")
+    mute.starts.update(ready_at=None, launcher="adopted", directory="")
+    Engine.objects.filter(pk=mute.pk).update(name="a first one")
+    for one in place.processes(running):
+        os.kill(one.pid, signal.SIGKILL)
+    look(place, running)
+    assert running.observed == "failed"
+    mute.refresh_from_db()
+    assert (mute.observed, mute.reason_code) == ("loading", "secret_unreadable")
+    assert "adopt it again" in mute.reason
+
+
+def test_a_start_takes_a_new_key_for_one_that_cannot_be_read(place):
+    engine = place.engine()
+    sealed = Sealed(Fernet(Fernet.generate_key()).encrypt(b"a key").decode())
+    Engine.objects.filter(pk=engine.pk).update(api_key=sealed)
+    engine.refresh_from_db()
+    assert place.start(engine).state == "succeeded"
+    assert Engine.objects.get(pk=engine.pk).api_key
+
+
+def test_a_step_that_needs_a_lost_secret_says_so(place):
+    engine = place.engine()
+    sealed = Sealed(Fernet(Fernet.generate_key()).encrypt(b"{}").decode())
+    Revision.objects.filter(pk=engine.revision_id).update(secret_environment=sealed)
+    operation = place.start(engine)
+    assert (operation.state, operation.code) == ("failed", "secret_unreadable")
+    assert "Enter the secret again" in operation.remedy
