@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from engines.choices import EngineState
 from engines.models import Engine
-from kvadmin.crypto import EncryptedTextField
+from kvadmin.crypto import EncryptedTextField, HoldsSecrets
 from routes.choices import MaxTokensRule, Policy, RouteState
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Route(models.Model):
         return RouteState.DOWN
 
 
-class Target(models.Model):
+class Target(HoldsSecrets):
     """An engine of ours or an outside URL that serves a route; exactly one of the two.
 
     ``base_url`` has no trailing slash and no /v1. ``model`` is the name that the target itself goes by;
