@@ -7,14 +7,17 @@ from django.utils.translation import gettext as _
 
 from engines.actions.contact_host import contact_after_commit
 from engines.actions.host_input import Mistakes, check_settings, picture, set_credentials
+from engines.actions.same_machine import refuse_another_machine
 from engines.models import EngineStart, Host
 from kvadmin.actions import Action, Conflict
 from kvadmin.crypto import is_readable
 
 #: a change of one of these means another connection: it is tried after the commit
 _CONNECTION = {"address", "port", "username", "auth", "jump", "private_key", "passphrase", "password"}
-#: with one of these another the host's engines would be looked for elsewhere, and taken for gone
-_IDENTITY = ("address", "username", "jump", "work_dir")
+#: with one of these another, the host's engines could not be found or ended any more
+_BELONGS = ("username", "work_dir")
+#: with one of these another, it may be another machine: engines would be looked for there, and taken for gone
+_WHERE = ("address", "port", "jump")
 
 
 class _Unchanged:
@@ -29,8 +32,9 @@ UNCHANGED: Any = _Unchanged()
 class ChangeHost(Action[Host]):
     """Change a host's settings; a field left ``UNCHANGED`` (a secret left empty) stays as it is.
 
-    The pinned host key stays: if the new address shows another one, that is a changed key. Address,
-    user, jump host and folder stay as they are while an engine may run there.
+    The pinned host key stays: if the new address shows another one, that is a changed key. While an
+    engine may run there, user and folder stay as they are, and another address, port or jump host is taken
+    only if it leads to the same machine: ``check`` then connects, outside the transaction.
     """
 
     verb: ClassVar[str] = "host.change"
@@ -65,7 +69,7 @@ class ChangeHost(Action[Host]):
     def check(self) -> None:
         changed = Host.objects.select_related("jump").get(pk=self.host.pk)
         self.before = picture(changed)
-        old = {name: _kept(changed, name) for name in (*_CONNECTION, *_IDENTITY)}
+        old = {name: _kept(changed, name) for name in (*_CONNECTION, *_BELONGS)}
         for name in self._FIELDS:
             value = getattr(self, name)
             if value is not UNCHANGED:
@@ -74,29 +78,33 @@ class ChangeHost(Action[Host]):
         check_settings(changed, mistakes)
         set_credentials(changed, mistakes, self)
         mistakes.refuse()
-        moved = [name for name in _IDENTITY if getattr(changed, name) != old[name]]
-        if moved:
-            self._refuse_while_running(moved[0])
+        self._mind_running_engines(changed, [name for name in old if _kept(changed, name) != old[name]])
         self._changed = changed
         self._reconnect = any(_kept(changed, name) != old[name] for name in _CONNECTION)
         self._new_secret = any(
             _kept(changed, name) != old[name] for name in ("private_key", "passphrase", "password")
         )
 
-    def _refuse_while_running(self, field_name: str) -> None:
-        running = EngineStart.objects.filter(engine__host=self.host, ended_at=None)
-        names = sorted(set(running.values_list("engine__name", flat=True)))
-        if names:
-            raise Conflict(
-                _(
-                    "Address, user, jump host and folder cannot change while engines may run on the host: "
-                    "%(names)s."
+    def _mind_running_engines(self, changed: Host, fields: list[str]) -> None:
+        running = EngineStart.objects.filter(engine__host=self.host, ended_at=None).select_related("engine")
+        if changed.is_local or not running:
+            return
+        for name in _BELONGS:
+            if name in fields:
+                names = sorted({start.engine.name for start in running})
+                raise Conflict(
+                    _("User and folder cannot change while engines may run on the host: %(names)s.")
+                    % {"names": ", ".join(names)},
+                    code="host_has_running_engines",
+                    remedy=_(
+                        "Stop these engines first, or forget those that kvadmin will never reach again."
+                    ),
+                    field=name,
                 )
-                % {"names": ", ".join(names)},
-                code="host_has_running_engines",
-                remedy=_("Stop these engines first, or forget those that kvadmin will never reach again."),
-                field=field_name,
-            )
+        for name in _WHERE:
+            if name in fields:
+                refuse_another_machine(changed, running, field=name)
+                return
 
     def execute(self) -> Host:
         host = self._changed
