@@ -94,6 +94,12 @@ class Environment(BaseSettings):
     keep_hours_d: int = setting(
         400, "KVADMIN_KEEP_HOURS_D", "a number of days between 31 and 4000", ge=31, le=4000
     )
+    keep_audit_d: int = setting(
+        400, "KVADMIN_KEEP_AUDIT_D", "a number of days between 30 and 4000", ge=30, le=4000
+    )
+    keep_operations_d: int = setting(
+        90, "KVADMIN_KEEP_OPERATIONS_D", "a number of days between 7 and 4000", ge=7, le=4000
+    )
     torch_index: str = setting(
         "", "KVADMIN_TORCH_INDEX", "the address of an index with PyTorch's CPU wheels, or their folder"
     )

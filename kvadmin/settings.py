@@ -31,6 +31,8 @@ KVADMIN_POLL_SECONDS_MANY = ENV.poll_seconds_many
 KVADMIN_KEEP_RAW_H = ENV.keep_raw_h
 KVADMIN_KEEP_MINUTES_D = ENV.keep_minutes_d
 KVADMIN_KEEP_HOURS_D = ENV.keep_hours_d
+KVADMIN_KEEP_AUDIT_D = ENV.keep_audit_d
+KVADMIN_KEEP_OPERATIONS_D = ENV.keep_operations_d
 
 ALLOWED_HOSTS = [
     *(name.strip() for name in ENV.allowed_hosts.split(",") if name.strip()),
@@ -314,6 +316,16 @@ CELERY_BEAT_SCHEDULE = {
     "trim-idempotency-records": {
         "task": "kvadmin.tasks.trim_idempotency_records",
         "schedule": 3600.0,
+        "options": {"expires": 3600},
+    },
+    "trim-audit-events": {
+        "task": "kvadmin.tasks.trim_audit_events",
+        "schedule": 24 * 3600.0,
+        "options": {"expires": 3600},
+    },
+    "trim-operations": {
+        "task": "engines.tasks.operations.trim_operations",
+        "schedule": 24 * 3600.0,
         "options": {"expires": 3600},
     },
     "clear-expired-sessions": {

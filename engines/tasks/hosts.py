@@ -17,6 +17,7 @@ from engines.probe import nvidia_smi, records, scripts
 from engines.ssh.errors import CommandTimeout, HostError
 from engines.ssh.session import session_for
 from kvadmin.actions import ActionError, Actor
+from kvadmin.retention import delete_in_pieces
 
 SAMPLES_KEPT = timedelta(days=30)
 _WATCHED = (HostState.ONLINE, HostState.UNREACHABLE)
@@ -80,10 +81,7 @@ def probe_hosts() -> None:
 def trim_gpu_samples() -> None:
     """Beat, every hour: drop samples older than SAMPLES_KEPT."""
     before = timezone.now() - SAMPLES_KEPT
-    while True:
-        old = GpuSample.objects.filter(taken_at__lt=before).order_by("taken_at").values("pk")[:_TRIM_AT_ONCE]
-        if not GpuSample.objects.filter(pk__in=list(old.values_list("pk", flat=True))).delete()[0]:
-            return
+    delete_in_pieces(GpuSample.objects.filter(taken_at__lt=before), at_once=_TRIM_AT_ONCE)
 
 
 def _refresh_figures(host: Host, report: nvidia_smi.GpuReport) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 
 from celery import shared_task
-from django.db.models import Q
+from django.conf import settings
+from django.db.models import F, Q
 from django.utils import timezone
 
-from engines.models import Operation
+from engines.models import Operation, Transition
 from engines.operations import runner
+from kvadmin.retention import delete_in_pieces
 
 #: how late a tick may be before reconcile takes the operation up again
 GRACE_S = 5
@@ -37,3 +39,24 @@ def resume_operations() -> None:
     late = timezone.now() - timedelta(seconds=GRACE_S)
     for operation_id in Operation.objects.due().filter(next_tick_at__lte=late).values_list("pk", flat=True):
         advance_operation.delay(operation_id)
+
+
+@shared_task(ignore_result=True)
+def trim_operations() -> int:
+    """Delete operations that ended longer ago than KVADMIN_KEEP_OPERATIONS_D; how many there were.
+
+    Those of a start that is still open stay: the one that launched it, and what was ordered since.
+    """
+    before = timezone.now() - timedelta(days=settings.KVADMIN_KEEP_OPERATIONS_D)
+    launched = Transition.objects.filter(
+        start=F("engine__current_start"), start__ended_at=None, operation__isnull=False
+    )
+    since = Q(
+        engine__current_start__isnull=False,
+        engine__current_start__ended_at=None,
+        created_at__gte=F("engine__current_start__created_at"),
+    )
+    old = Operation.objects.filter(finished_at__lt=before).exclude(
+        Q(pk__in=launched.values("operation")) | since
+    )
+    return delete_in_pieces(old, at_once=500)

@@ -16,6 +16,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import path
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from kvadmin.up import status
 from kvadmin.version import VERSION
@@ -91,6 +92,22 @@ def processes() -> list[Process]:
     ]
 
 
+def kept() -> dict[str, str]:
+    """What is deleted by itself, and after how long."""
+
+    def days(count: int) -> str:
+        return ngettext("%(count)d day", "%(count)d days", count) % {"count": count}
+
+    hours = settings.KVADMIN_KEEP_RAW_H
+    return {
+        _("Single samples"): ngettext("%(count)d hour", "%(count)d hours", hours) % {"count": hours},
+        _("Samples by the minute"): days(settings.KVADMIN_KEEP_MINUTES_D),
+        _("Samples by the hour"): days(settings.KVADMIN_KEEP_HOURS_D),
+        _("Operations that have ended"): days(settings.KVADMIN_KEEP_OPERATIONS_D),
+        _("Audit events"): days(settings.KVADMIN_KEEP_AUDIT_D),
+    }
+
+
 class SystemView(PermissionView):
     permission = "system.view"
 
@@ -99,6 +116,7 @@ class SystemView(PermissionView):
             "processes": processes(),
             "services": [database_service(), valkey_service()],
             "disk": disk(),
+            "kept": kept(),
             "versions": {
                 "kvadmin": VERSION,
                 "Python": platform.python_version(),

@@ -39,6 +39,14 @@ def test_services_answer(client, operator):
     assert services == {"PostgreSQL": "ok", "Valkey": "ok"}
 
 
+def test_it_says_how_long_things_are_kept(client, operator, settings):
+    settings.KVADMIN_KEEP_AUDIT_D, settings.KVADMIN_KEEP_OPERATIONS_D = 365, 77
+    client.force_login(operator)
+    html = client.get(reverse("kvadmin:system")).content.decode()
+    assert "<dt>Audit events</dt><dd>365 days</dd>" in html
+    assert "<dt>Operations that have ended</dt><dd>77 days</dd>" in html
+
+
 def test_valkey_away_is_said_with_what_it_means(client, operator, settings):
     settings.CACHES = {
         "default": {"BACKEND": "kvadmin.cache.LossyCache", "LOCATION": "unix:///nonexistent/valkey.sock"}
