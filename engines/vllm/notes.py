@@ -34,8 +34,12 @@ class Note:
     remedy: str = ""
 
     def text(self, translate: Callable[[str], str] = str) -> str:
-        """The sentence with its remedy, translated and filled in."""
-        parts = [translate(part) % self.params for part in (self.message, self.remedy) if part]
+        """The sentence with its remedy, translated and filled in; so is a note within ``params``."""
+        params = {
+            name: value.text(translate) if isinstance(value, Note) else value
+            for name, value in self.params.items()
+        }
+        parts = [translate(part) % params for part in (self.message, self.remedy) if part]
         return " ".join(parts)
 
 
