@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 if TYPE_CHECKING:
@@ -86,11 +87,11 @@ def role_needed(permission: str) -> Role:
     return PERMISSIONS[permission]
 
 
-def whom_to_ask(permission: str) -> Any:
+def whom_to_ask(permission: str) -> str:
     """A sentence for somebody who may not: who could do it, or give the role."""
     if TEAM_PERMISSIONS.get(permission) == TeamRole.OWNER:
-        return _("Ask an owner of the team, or an administrator.")
-    return _("Ask an administrator for the role that may: %(role)s.") % {
+        return gettext("Ask an owner of the team, or an administrator.")
+    return gettext("Ask an administrator for the role that may: %(role)s.") % {
         "role": role_needed(permission).label
     }
 

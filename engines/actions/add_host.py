@@ -4,11 +4,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from engines.actions.contact_host import contact_after_commit
-from engines.actions.host_input import Mistakes, check_settings, picture, set_credentials
+from engines.actions.host_input import check_settings, picture, set_credentials
 from engines.choices import HostAuth, HostKind, OperationKind
 from engines.models import Host
 from engines.operations.begin import begin_operation
 from kvadmin.actions import Action
+from kvadmin.actions.mistakes import Mistakes
 
 
 @dataclass

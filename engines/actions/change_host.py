@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 from django.utils.translation import gettext as _
 
 from engines.actions.contact_host import contact_after_commit
-from engines.actions.host_input import Mistakes, check_settings, picture, set_credentials
+from engines.actions.host_input import check_settings, picture, set_credentials
 from engines.actions.same_machine import refuse_another_machine
 from engines.models import EngineStart, Host
 from kvadmin.actions import Action, Conflict
+from kvadmin.actions.mistakes import Mistakes
 from kvadmin.crypto import is_readable
 
 #: a change of one of these means another connection: it is tried after the commit

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from engines.choices import HostAuth, HostKind
 from engines.models import Host
 from engines.ssh import keys
-from kvadmin.actions import Invalid
+from kvadmin.actions.mistakes import Mistakes
 from kvadmin.crypto import has_secret, is_readable
 
 _ADDRESS = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[?[0-9A-Fa-f:]+(%[A-Za-z0-9]+)?\]?")
@@ -24,22 +24,6 @@ AUDITED = (
     "name", "kind", "address", "port", "username", "auth", "service_address", "work_dir", "model_dirs",
     "index_url", "wheel_dir", "proxy",
 )  # fmt: skip
-
-
-class Mistakes:
-    """Collects sentences by field and raises them together."""
-
-    def __init__(self) -> None:
-        self.errors: dict[str, list[str]] = {}
-
-    def add(self, field: str, sentence: str) -> None:
-        self.errors.setdefault(field, []).append(sentence)
-
-    def refuse(self) -> None:
-        """Raise Invalid if there is any mistake."""
-        if self.errors:
-            first = next(iter(self.errors))
-            raise Invalid(self.errors[first][0], field=first, errors=self.errors)
 
 
 def picture(host: Host) -> dict[str, Any]:

@@ -6,12 +6,13 @@ from typing import ClassVar
 
 from django.utils.translation import gettext as _
 
-from engines.actions.host_input import Mistakes, path_problem
+from engines.actions.host_input import path_problem
 from engines.actions.host_ready import refuse_unconfirmed
 from engines.choices import OperationKind
 from engines.models import Host, Operation
 from engines.operations.begin import begin_operation
 from kvadmin.actions import Action
+from kvadmin.actions.mistakes import Mistakes
 
 VARIANTS = ("cuda", "cpu")
 SOURCES = ("index", "wheels")

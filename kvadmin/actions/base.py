@@ -143,8 +143,7 @@ class Action(Generic[T]):
             raise Denied(
                 _("You may not do this."),
                 code="permission_denied",
-                remedy=_("Ask an administrator for the role that may: %(role)s.")
-                % {"role": policies.role_needed(self.permission).label},
+                remedy=policies.whom_to_ask(self.permission),
             )
 
     def run(self) -> T:

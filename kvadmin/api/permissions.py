@@ -42,6 +42,5 @@ class MayDo(BasePermission):
             _("You may not do this."),
             status=403,
             code="permission_denied",
-            remedy=_("Ask an administrator for the role that may: %(role)s.")
-            % {"role": policies.role_needed(permission).label},
+            remedy=policies.whom_to_ask(permission),
         )
