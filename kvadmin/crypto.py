@@ -11,37 +11,36 @@ import hashlib
 import hmac
 import secrets
 from contextvars import ContextVar
-from functools import lru_cache
 from typing import Any
 
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
 from django.db import models
 from django.db.models.query_utils import DeferredAttribute
 
+from kvadmin.sealing import SecretUnreadable, seal, unseal
 
-class SecretUnreadable(Exception):
-    """A stored secret cannot be decrypted with any of the configured data keys."""
-
-
-@lru_cache(maxsize=4)
-def _box(keys: tuple[str, ...]) -> MultiFernet:
-    return MultiFernet([Fernet(key) for key in keys])
+__all__ = [
+    "EncryptedTextField",
+    "HoldsSecrets",
+    "Sealed",
+    "SecretUnreadable",
+    "decrypt",
+    "digest",
+    "digests_equal",
+    "encrypt",
+    "has_secret",
+    "is_readable",
+    "new_secret",
+]
 
 
 def encrypt(plain: str) -> str:
-    return _box(tuple(settings.KVADMIN_DATA_KEYS)).encrypt(plain.encode()).decode()
+    return seal(plain, settings.KVADMIN_DATA_KEYS)
 
 
 def decrypt(token: str) -> str:
-    try:
-        return _box(tuple(settings.KVADMIN_DATA_KEYS)).decrypt(token.encode()).decode()
-    except InvalidToken as error:
-        raise SecretUnreadable(
-            "A stored secret cannot be read with the present data key. "
-            "Put the old key back behind the new one (KVADMIN_DATA_KEYS) or enter the secret again."
-        ) from error
+    return unseal(token, settings.KVADMIN_DATA_KEYS)
 
 
 def digest(secret: str) -> str:

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from kvadmin.env import BASE_DIR, environment
 from kvadmin.forwarded import SCHEME_KEY
 from kvadmin.logs import logging_settings
+from kvadmin.sealing import data_keys
 from kvadmin.services import database_settings, valkey_cache_url, valkey_url
 
 ENV = environment()
@@ -22,7 +23,7 @@ CONSOLE_CONNECTIONS = 20
 
 DEBUG = ENV.debug
 SECRET_KEY = ENV.secret_key
-KVADMIN_DATA_KEYS = [key.strip() for key in ENV.data_keys.split(",") if key.strip()]
+KVADMIN_DATA_KEYS = data_keys(ENV.data_keys)
 KVADMIN_PEPPER = ENV.pepper
 KVADMIN_TRUSTED_PROXIES = [str(network) for network in ENV.proxies]
 KVADMIN_EXPOSED = ENV.exposed
