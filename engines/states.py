@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.db import connection, transaction
+from django.dispatch import Signal
 from django.utils import timezone
 
 if TYPE_CHECKING:
     from engines.choices import EngineState
     from engines.models import Engine, EngineStart, Operation
+
+#: an engine has another observed state: ``engine_id`` and ``state``; a receiver that fails is logged
+engine_moved = Signal()
 
 
 def next_seq() -> int:
@@ -29,7 +33,10 @@ def move_engine(
     start: EngineStart | None = None,
     operation: Operation | None = None,
 ) -> bool:
-    """Compare-and-set; see Engine.move. Lock-free: two callers race, exactly one wins."""
+    """Compare-and-set; see Engine.move. Lock-free: two callers race, exactly one wins.
+
+    ``engine_moved`` follows the commit.
+    """
     from engines.models import Engine, Transition
 
     with transaction.atomic():
@@ -55,6 +62,10 @@ def move_engine(
             reason_code=reason_code,
             reason=reason,
             at=now,
+        )
+        engine_id = engine.pk
+        transaction.on_commit(
+            lambda: engine_moved.send_robust(Engine, engine_id=engine_id, state=to), robust=True
         )
     engine.observed, engine.state_at = to, now
     engine.reason_code, engine.reason = reason_code, reason

@@ -17,7 +17,7 @@ _PLACEHOLDERS = (
     "empty", "changeme", "password", "secret", "your-api-key", "your_api_key", "yourapikey", "example",
     "token-abc123", "test", "dummy", "none", "null", "sk-xxx", "letmein", "admin", "qwerty",
 )  # fmt: skip
-_RUN = re.compile(r"(.)\1{4,}")
+_RUN = re.compile(r"(.)\1{4,}|(.{2,16})\2{2,}")
 
 
 def weaknesses(secret: str) -> list[Note]:

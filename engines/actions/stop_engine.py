@@ -7,6 +7,7 @@ from uuid import UUID
 from django.utils.translation import gettext as _
 
 from engines.actions.cancel_operation import CancelOperation
+from engines.actions.drain_engine import DrainEngine
 from engines.actions.engine_states import refuse, set_desired
 from engines.actions.host_ready import refuse_unconfirmed
 from engines.choices import DesiredState, EngineState, OperationKind
@@ -21,8 +22,9 @@ from kvadmin.actions import Action, Invalid
 class StopEngine(Action[Operation]):
     """End an engine and every process of it. ``grace_s`` is how long its requests may still take.
 
-    While it is being started or drained, that is cancelled and the stop follows: the operation returned
-    is then the one being cancelled.
+    One that callers reach through a route is drained first, unless ``at_once``. While it is being started
+    or drained, that is cancelled and the stop follows: the operation returned is then the one being
+    cancelled.
     """
 
     verb: ClassVar[str] = "engine.stop"
@@ -31,6 +33,7 @@ class StopEngine(Action[Operation]):
     engine: Engine
     grace_s: int = GRACE_S
     batch: UUID | None = None
+    at_once: bool = False
 
     def subject(self) -> Engine:
         return self.engine
@@ -64,6 +67,8 @@ class StopEngine(Action[Operation]):
             first.parameters["then_stop"] = {"grace_s": self.grace_s}
             first.save(update_fields=["parameters"])
             return CancelOperation(self.actor, first).run()
+        if self._has_callers():
+            return self._drain()
         operation = begin_operation(
             OperationKind.STOP,
             actor=self.actor,
@@ -79,4 +84,19 @@ class StopEngine(Action[Operation]):
             operation=operation,
         )
         self.after = {"state": engine.observed}
+        return operation
+
+    def _has_callers(self) -> bool:
+        """Whether the gateway sends it requests now."""
+        return (
+            not self.at_once
+            and EngineState(self.engine.observed) == EngineState.READY
+            and self.engine.targets.filter(enabled=True, route__enabled=True).exists()
+        )
+
+    def _drain(self) -> Operation:
+        operation = DrainEngine(self.actor, self.engine, batch=self.batch).run()
+        operation.parameters["grace_s"] = self.grace_s
+        operation.save(update_fields=["parameters"])
+        self.after = {"state": self.engine.observed}
         return operation

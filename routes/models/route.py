@@ -165,12 +165,11 @@ class Target(HoldsSecrets):
 
     @property
     def served_name(self) -> str:
-        """The model name that is sent to the target."""
+        """The model name that is sent to the target; the route's where the engine goes by it too."""
         if self.model:
             return self.model
-        if self.engine is not None and self.engine.served_names:
-            return str(self.engine.served_names[0])
-        return self.route.name
+        served = self.engine.served_names if self.engine is not None else []
+        return self.route.name if not served or self.route.name in served else str(served[0])
 
     @property
     def takes_requests(self) -> bool:

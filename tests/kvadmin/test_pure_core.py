@@ -56,9 +56,15 @@ PURE = [
     "kvadmin/serviceurls.py",
     "kvadmin/up/backoff.py",
     "kvadmin/up/plan.py",
+    "routes/baseurl.py",
     "routes/gateway/accounts.py",
     "routes/gateway/answers.py",
     "routes/gateway/shares.py",
+    "routes/keyformat.py",
+    "routes/naming.py",
+    "routes/playbook.py",
+    "routes/strength.py",
+    "routes/warnings.py",
 ]
 
 #: modules in those folders that put what pure code found into words, and are imported by no pure module
