@@ -60,6 +60,7 @@ PURE = [
     "routes/gateway/accounts.py",
     "routes/gateway/answers.py",
     "routes/gateway/shares.py",
+    "routes/gateway/usagelines.py",
     "routes/keyformat.py",
     "routes/naming.py",
     "routes/playbook.py",
