@@ -61,7 +61,7 @@ PERMISSIONS: dict[str, Role] = {
     "key.view": Role.OPERATOR,
     "key.change": Role.ADMINISTRATOR,
     "usage.view": Role.OPERATOR,
-    "model.view": Role.MEMBER,
+    "gateway.use": Role.MEMBER,
     "user.view": Role.ADMINISTRATOR,
     "user.change": Role.ADMINISTRATOR,
     "audit.view": Role.ADMINISTRATOR,

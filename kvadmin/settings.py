@@ -376,6 +376,11 @@ SPECTACULAR_SETTINGS = {
         "OperationStateEnum": "engines.choices.OperationState",
         "StepStateEnum": "engines.choices.StepState",
         "EnvironmentSourceEnum": "engines.models.host.VllmEnvironmentSource",
+        "TeamRoleEnum": "kvadmin.policies.TeamRole",
+        "KeyStateEnum": "routes.choices.KeyState",
+        "RouteStateEnum": "routes.choices.RouteState",
+        "PolicyEnum": "routes.choices.Policy",
+        "MaxTokensRuleEnum": "routes.choices.MaxTokensRule",
     },
 }
 

@@ -9,12 +9,14 @@ from kvadmin.api.docs import DocsPage, SchemaView
 from kvadmin.api.people import AuditViewSet, UserViewSet
 from kvadmin.api.system import VersionViewSet
 from kvadmin.api.tokens import TokenViewSet
+from routes.api import urls as routes
 
 app_name = "manage"
 
 router = SimpleRouter()
 router.trailing_slash = "/?"
 engines.register(router)
+routes.register(router)
 router.register("tokens", TokenViewSet, basename="token")
 router.register("users", UserViewSet, basename="user")
 router.register("audit", AuditViewSet, basename="audit")

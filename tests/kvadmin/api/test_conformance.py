@@ -32,9 +32,10 @@ from engines.ssh.errors import HostUnreachable
 from kvadmin.models import ManagementToken
 from tests.support.api import Api
 from tests.support.factories import EngineFactory, EnvironmentFactory, HostFactory, OperationFactory
+from tests.support.route_factories import KeyFactory, OutsideTargetFactory
 
 #: what is stored as a secret in the rows below: in no answer
-SECRETS = ("very-own-engine-key", "very-own-password", "very-own-variable")
+SECRETS = ("very-own-engine-key", "very-own-password", "very-own-variable", "very-own-target-key")
 CHECKS = [
     status_code_conformance,
     content_type_conformance,
@@ -71,6 +72,8 @@ def rows(administrator, monkeypatch, settings):
     )
     OperationStep.objects.create(operation=operation, position=0, name="connect")
     OperationLine.objects.create(operation=operation, text="a line")
+    key = KeyFactory()
+    target = OutsideTargetFactory(api_key=SECRETS[3])
     api = Api(administrator)
     return {
         "headers": api.headers,
@@ -80,6 +83,10 @@ def rows(administrator, monkeypatch, settings):
             "profiles": engine.revision.profile.pk,
             "operations": str(operation.uuid),
             "users": administrator.pk,
+            "teams": key.business.team_id,
+            "businesses": key.business_id,
+            "keys": key.pk,
+            "routes": target.route_id,
             "tokens": ManagementToken.objects.get().pk,
         },
     }
