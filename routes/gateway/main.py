@@ -22,8 +22,8 @@ import uvloop
 from kvadmin import logs
 from kvadmin.env import Environment, fill_secrets, read_environment
 from kvadmin.services import database_settings
-from routes.gateway.answers import Answer, answer
-from routes.gateway.protocol import ServerProtocol
+from routes.gateway.app import App
+from routes.gateway.records import KeyRecord, Snapshot, UsageRecord
 
 DATABASE_EVERY_S = 2.0
 DATABASE_TIMEOUT_S = 3.0
@@ -45,6 +45,11 @@ class Database:
     def __init__(self, env: Environment):
         self.arguments = connect_arguments(env)
         self.ok = False
+        self.snapshot = Snapshot()
+
+    @property
+    def state(self) -> str:
+        return "current" if self.ok else "loading"
 
     async def watch(self) -> None:
         connection: psycopg.AsyncConnection | None = None
@@ -84,32 +89,52 @@ def listening_socket(env: Environment) -> socket.socket:
     return listener
 
 
+class Unlimited:
+    """Limits, ledger, meters and access log of a gateway that knows no key yet, and so grants nothing."""
+
+    headers: dict[str, str] = {}
+
+    def take(self, key: KeyRecord, tokens: int, now: float) -> Unlimited:
+        return self
+
+    def settle(self, tokens: int) -> None:
+        pass
+
+    def release(self) -> None:
+        pass
+
+    def record(self, row: UsageRecord) -> None:
+        pass
+
+    observe = write = record
+
+    def page(self) -> bytes:
+        return b""
+
+
 async def serve(env: Environment) -> None:
     loop = asyncio.get_running_loop()
     database = Database(env)
     watching = loop.create_task(database.watch())
-    connections: set[ServerProtocol] = set()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-
-    def respond(method: str, path: str) -> Answer:
-        return answer(method, path, database_ok=database.ok)
-
-    server = await loop.create_server(
-        lambda: ServerProtocol(respond, connections),
-        sock=listening_socket(env),
-        backlog=1024,
-        ssl=_tls(env),
+    nothing = Unlimited()
+    app = App(
+        loop,
+        feed=database,
+        limits=nothing,
+        ledger=nothing,
+        meters=nothing,
+        access=nothing,
+        pepper=env.pepper,
+        proxies=env.proxies,
     )
+    server = await loop.create_server(app.protocol, sock=listening_socket(env), backlog=4096, ssl=_tls(env))
     logger.info("the gateway listens", address=env.bind, port=env.gateway_port)
     await stopping.wait()
     server.close()
-    for connection in list(connections):
-        connection.end_when_idle()
-    limit = loop.time() + DRAIN_S
-    while connections and loop.time() < limit:  # noqa: ASYNC110 (they leave one by one)
-        await asyncio.sleep(0.05)
+    await app.drain(DRAIN_S)
     watching.cancel()
 
 

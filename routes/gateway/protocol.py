@@ -1,147 +1,436 @@
-"""The server side of one connection: requests in, answers out, everything bounded."""
+"""The server side of one connection: requests in, one after another, everything bounded.
+
+States: idle, head, body, busy, lingering, closed. docs/gateway.md has the table of them, with what each waits
+for and how long.
+
+A caller that goes, or shuts its side, ends its exchange in any state.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import uuid
-from collections.abc import Callable
-from urllib.parse import unquote
+import socket
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
 
 import httptools
+import structlog
 
-from routes.gateway.answers import Answer, error, head
+from routes.gateway.faults import Fault
+from routes.gateway.sweep import Sweeper
 
 MAX_URL = 8 << 10
 MAX_HEADERS = 32 << 10
 MAX_HEADER_COUNT = 128
 MAX_BODY = 32 << 20
-HEAD_TIMEOUT_S = 30
-IDLE_TIMEOUT_S = 75
+#: bytes of further requests that are taken while one is answered
+AHEAD = 64 << 10
+AHEAD_COUNT = 64
+HEAD_S = 30.0
+BODY_IDLE_S = 30.0
+BODY_TOTAL_S = 600.0
+IDLE_S = 75.0
+STUCK_S = 60.0
+LINGER_S = 5.0
+LINGER_BYTES = 64 << 20
+HIGH_WATER = 64 << 10
+
+#: the kernel's CLOSE and CLOSE_WAIT: the other side has shut down
+GONE = frozenset({7, 8})
+#: headers that must not come twice
+SINGLE = frozenset(
+    {b"host", b"content-length", b"transfer-encoding", b"content-type", b"content-encoding", b"authorization"}
+)
+METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
+
+logger = structlog.get_logger("routes.gateway")
 
 
-class Refuse(Exception):
-    """Ends the connection with this answer."""
+@dataclass(slots=True)
+class Request:
+    """``headers`` have names in lower case and values without surrounding blanks."""
 
-    def __init__(self, answer: Answer):
-        super().__init__(answer.status)
-        self.answer = answer
+    target: bytes
+    headers: dict[bytes, bytes]
+    method: bytes = b""
+    body: bytes = b""
+    http10: bool = False
+    keep: bool = True
+    fault: Fault | None = None
+
+
+class Exchange(Protocol):
+    def begin(self) -> None: ...
+    def caller_gone(self) -> None: ...
+    def caller_slow(self) -> None: ...
+    def caller_ready(self) -> None: ...
+    def caller_stuck(self) -> None: ...
+
+
+class Serving(Protocol):
+    """What a connection needs of the gateway."""
+
+    sweeper: Sweeper
+    connections: set[ServerProtocol]
+    draining: bool
+
+    def exchange(self, connection: ServerProtocol, request: Request) -> Exchange: ...
+    def refusal(self, connection: ServerProtocol, request: Request, fault: Fault) -> bytes: ...
+    def early(self, connection: ServerProtocol, request: Request) -> Fault | None:
+        """Whether the request is refused before its body is asked for."""
+
+
+def bad(message: str, code: str = "bad_request", status: int = 400) -> Fault:
+    return Fault(status, code, message)
 
 
 class ServerProtocol(asyncio.Protocol):
-    """``respond(method, path)`` gives the answer once a request is whole; bodies are read and dropped."""
+    __slots__ = (
+        "ahead",
+        "ahead_bytes",
+        "app",
+        "body",
+        "body_began",
+        "body_bytes",
+        "broken",
+        "buffered",
+        "current",
+        "deadline",
+        "head_bytes",
+        "header_bytes",
+        "in_body",
+        "lingered",
+        "lingering",
+        "loop",
+        "parser",
+        "paused",
+        "peer",
+        "request",
+        "slow",
+        "transport",
+        "trickle",
+    )
 
-    def __init__(self, respond: Callable[[str, str], Answer], connections: set[ServerProtocol]):
-        self.respond = respond
-        self.connections = connections
+    def __init__(self, app: Serving):
+        self.app = app
         self.parser = httptools.HttpRequestParser(self)
         self.transport: asyncio.Transport | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.busy = self.closing = False
-        self.on_message_begin()
+        self.peer = ""
+        #: the exchange that answers now, and requests that wait behind it
+        self.current: Exchange | None = None
+        self.ahead: deque[Request] = deque()
+        self.ahead_bytes = 0
+        self.request: Request | None = None
+        self.body: list[bytes] = []
+        self.head_bytes = self.header_bytes = self.body_bytes = self.trickle = 0
+        self.lingered = self.buffered = 0
+        self.in_body = self.lingering = self.slow = self.paused = self.broken = False
+        self.deadline = self.body_began = 0.0
+
+    # what the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
-        self.connections.add(self)
-        self._wait(HEAD_TIMEOUT_S)
+        self.transport.set_write_buffer_limits(HIGH_WATER)
+        peer = transport.get_extra_info("peername")
+        self.peer = peer[0] if isinstance(peer, tuple) else ""
+        self.app.connections.add(self)
+        self.app.sweeper.members.add(self)
+        self.deadline = self.app.sweeper.now + HEAD_S
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.connections.discard(self)
-        if self.timer:
-            self.timer.cancel()
+        self.app.connections.discard(self)
+        self.app.sweeper.members.discard(self)
+        self.transport = None
+        self.ahead.clear()
+        current, self.current = self.current, None
+        if current is not None:
+            current.caller_gone()
+
+    def eof_received(self) -> bool:
+        # no answer is wanted by a caller that has shut its side: the transport closes
+        return False
 
     def data_received(self, data: bytes) -> None:
-        if self.closing:
+        if self.lingering:
+            self._drop(len(data))
             return
-        if not self.busy:
-            self.busy = True
-            self._wait(HEAD_TIMEOUT_S)
+        if self.broken:
+            return
+        if self.current is not None:
+            self.ahead_bytes += len(data)
+        elif self.request is None and not self.head_bytes:
+            self.deadline = self.app.sweeper.now + HEAD_S
+        if self.in_body:
+            self.trickle += len(data)
+            self.deadline = min(self.app.sweeper.now + BODY_IDLE_S, self.body_began + BODY_TOTAL_S)
+        else:
+            self.head_bytes += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # already answered as if it had not asked for another protocol, which HTTP allows
-            return
+            # answered as if it had not asked for another protocol, which HTTP allows; then closed
+            pass
         except httptools.HttpParserCallbackError as failed:
-            if not isinstance(failed.__context__, Refuse):
+            if not isinstance(failed.__context__, Fault):
                 raise
-            self._send(failed.__context__.answer, close=True)
+            self._refuse(failed.__context__)
         except httptools.HttpParserError:
-            self._send(error(400, "This is not a valid HTTP request.", "bad_request"), close=True)
+            self._refuse(bad("This is not a valid HTTP request."))
+        else:
+            if not self.in_body and self.request is not None and self.head_bytes > MAX_HEADERS + MAX_URL:
+                self._refuse(_headers_too_large())
+            elif self.in_body and self.trickle > (64 << 10) + 16 * self.body_bytes:
+                self._refuse(bad("The chunks of the body carry far more around them than within."))
+        if self.current is not None and self.ahead_bytes > AHEAD:
+            self._pause()
 
     def pause_writing(self) -> None:
-        # a caller that sends requests and reads no answers gets no more read
-        if self.transport:
-            self.transport.pause_reading()
+        self.slow = True
+        self.deadline = self.app.sweeper.now + STUCK_S
+        self.buffered = self.transport.get_write_buffer_size() if self.transport else 0
+        if self.current is not None:
+            self.current.caller_slow()
+        else:
+            self._pause()
 
     def resume_writing(self) -> None:
-        if self.transport:
+        self.slow = False
+        if self.current is not None:
+            self.current.caller_ready()
+        else:
+            self._resume()
+
+    def _pause(self) -> None:
+        if self.transport and not self.paused:
+            self.paused = True
+            self.transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self.transport and self.paused:
+            self.paused = False
             self.transport.resume_reading()
 
     # what the parser calls
 
     def on_message_begin(self) -> None:
-        self.url = b""
-        self.header_bytes = self.header_count = self.body_bytes = 0
-        self.expects_continue = False
+        self.request = Request(b"", {})
+        self.body = []
+        self.header_bytes = self.body_bytes = self.trickle = 0
+        self.in_body = False
 
     def on_url(self, part: bytes) -> None:
-        self.url += part
-        if len(self.url) > MAX_URL:
-            raise Refuse(error(414, f"The address is longer than {MAX_URL} bytes.", "uri_too_long"))
+        self.request.target += part
+        if len(self.request.target) > MAX_URL:
+            raise bad(f"The address is longer than {MAX_URL} bytes.", "uri_too_long", 414)
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        request = self.request
+        if self.in_body:
+            # trailers say nothing that matters here; they only count
+            self.trickle += len(name) + len(value)
+            if self.trickle - self.body_bytes * 16 > MAX_HEADERS + (64 << 10):
+                raise _headers_too_large()
+            return
+        headers = request.headers
+        if len(headers) >= MAX_HEADER_COUNT:
+            raise _headers_too_large()
         self.header_bytes += len(name) + len(value)
-        self.header_count += 1
-        if self.header_bytes > MAX_HEADERS or self.header_count > MAX_HEADER_COUNT:
-            raise Refuse(error(431, f"The headers are longer than {MAX_HEADERS} bytes.", "headers_too_large"))
-        if name.lower() == b"content-length" and len(value) < 20 and value.isdigit():
-            self._body_limit(int(value))
-        if name.lower() == b"expect" and value.lower() == b"100-continue":
-            self.expects_continue = True
+        if self.header_bytes > MAX_HEADERS:
+            raise _headers_too_large()
+        name = name.lower()
+        before = headers.get(name)
+        if before is None:
+            headers[name] = value.strip(b" \t")
+        elif name in SINGLE:
+            raise bad(f"The header {name.decode('latin-1')} is there twice.")
+        else:
+            headers[name] = before + b", " + value.strip(b" \t")
 
     def on_headers_complete(self) -> None:
-        if self.expects_continue and self.transport:
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        self._wait(IDLE_TIMEOUT_S)
+        request = self.request
+        request.method = self.parser.get_method()
+        version = self.parser.get_http_version()
+        request.http10 = version == "1.0"
+        headers = request.headers
+        length = headers.get(b"content-length")
+        coding = headers.get(b"transfer-encoding")
+        if version not in {"1.1", "1.0"}:
+            raise bad(f"HTTP/{version} is not spoken here; send HTTP/1.1.", "http_version", 505)
+        if request.method not in METHODS:
+            raise bad("The gateway does not know this method.", "method_not_allowed", 405)
+        if not request.http10 and b"host" not in headers:
+            raise bad("The header host is missing.")
+        if coding is not None and (request.http10 or length is not None or coding.lower() != b"chunked"):
+            raise bad("Of transfer encodings only `chunked` is taken, alone and without a content-length.")
+        if length is not None:
+            if len(length) > 19 or not length.isdigit():
+                raise bad("The content-length is no number.")
+            if int(length) > MAX_BODY:
+                raise _too_large()
+        self.in_body = True
+        self.trickle = 0
+        self.body_began = self.app.sweeper.now
+        self.deadline = self.body_began + BODY_IDLE_S
+        if headers.get(b"expect", b"").lower() == b"100-continue" and not request.http10:
+            fault = self.app.early(self, request)
+            if fault is not None:
+                raise fault
+            if self.current is None and self.transport:
+                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, part: bytes) -> None:
         self.body_bytes += len(part)
-        self._body_limit(self.body_bytes)
+        if self.body_bytes > MAX_BODY:
+            raise _too_large()
+        self.body.append(part)
 
     def on_message_complete(self) -> None:
-        path = unquote(self.url.partition(b"?")[0].decode("latin-1"), errors="replace")
-        method = self.parser.get_method().decode("latin-1")
-        close = not self.parser.should_keep_alive() or self.parser.should_upgrade()
-        self._send(self.respond(method, path), close=close, head_only=method == "HEAD")
-        self.busy = False
-        self._wait(IDLE_TIMEOUT_S)
+        request = self.request
+        self.request = None
+        self.in_body = False
+        self.head_bytes = 0
+        body = self.body
+        request.body = body[0] if len(body) == 1 else b"".join(body)
+        self.body = []
+        request.keep = (
+            self.parser.should_keep_alive()
+            and not self.parser.should_upgrade()
+            and not request.http10
+            and not self.app.draining
+        )
+        if self.current is None and not self.ahead:
+            self._start(request)
+        elif len(self.ahead) >= AHEAD_COUNT:
+            raise bad("Too many requests were sent ahead on this connection.", "too_many_ahead")
+        else:
+            self.ahead.append(request)
 
-    @staticmethod
-    def _body_limit(size: int) -> None:
-        if size > MAX_BODY:
-            raise Refuse(error(413, f"The body is larger than {MAX_BODY} bytes.", "body_too_large"))
+    # what an exchange calls
 
-    def _send(self, found: Answer, *, close: bool, head_only: bool = False) -> None:
-        if self.transport is None or self.transport.is_closing():
+    def write(self, data: bytes) -> None:
+        if self.transport is not None:
+            self.transport.write(data)
+
+    def finished(self, *, keep: bool) -> None:
+        """The answer is written. The exchange is over."""
+        self.current = None
+        if self.transport is None:
             return
-        written = head(found, f"req-{uuid.uuid4().hex}", keep_alive=not close)
-        self.transport.write(written if head_only else written + found.body)
-        if close:
-            self.closing = True
+        if not keep or self.app.draining:
+            self._linger()
+            return
+        self.ahead_bytes = 0
+        if self.ahead:
+            # not from within the call that ended the one before: a hundred of them would nest
+            asyncio.get_running_loop().call_soon(self._next)
+            return
+        self.deadline = self.app.sweeper.now + (HEAD_S if self.request is not None else IDLE_S)
+        if not self.slow:
+            self._resume()
+
+    def cut(self) -> None:
+        """End without a proper end, so that the caller sees that the answer is not whole."""
+        self.current = None
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _start(self, request: Request) -> None:
+        self.current = self.app.exchange(self, request)
+        self.current.begin()
+
+    def _next(self) -> None:
+        if self.transport is None or self.current is not None or self.lingering:
+            return
+        if self.ahead:
+            request = self.ahead.popleft()
+            if request.fault is not None:
+                self._refuse(request.fault)
+            else:
+                self._start(request)
+        elif not self.slow:
+            self._resume()
+
+    def _refuse(self, fault: Fault) -> None:
+        """Answer and end the connection, after those requests that came before."""
+        request = self.request or Request(b"", {})
+        self.broken = True
+        if self.current is not None or self.ahead:
+            request.fault = fault
+            self.ahead.append(request)
+            self._pause()
+            return
+        self.request = None
+        if self.transport is not None:
+            self.transport.write(self.app.refusal(self, request, fault))
+        self._linger()
+
+    def _linger(self) -> None:
+        """Close once the caller has had time to read what was sent."""
+        transport = self.transport
+        self.lingering = True
+        self.ahead.clear()
+        self.body = []
+        if transport is None:
+            return
+        self.deadline = self.app.sweeper.now + LINGER_S
+        if self.in_body or self.request is not None or self.paused:
+            self._resume()
+            if transport.can_write_eof():
+                transport.write_eof()
+        else:
+            transport.close()
+
+    def _drop(self, size: int) -> None:
+        self.lingered += size
+        if self.lingered > LINGER_BYTES and self.transport:
+            self.transport.abort()
+
+    # time
+
+    def sweep(self, now: float) -> None:
+        if self.slow:
+            self._sweep_slow(now)
+        elif self.paused and self._gone_unread():
+            self.transport.abort()
+        elif self.current is not None or now < self.deadline or self.transport is None:
+            return
+        elif self.lingering:
+            self.transport.abort()
+        elif self.request is not None or self.head_bytes:
+            self._refuse(bad("The request took too long to arrive.", "request_timeout", 408))
+        else:
             self.transport.close()
 
-    def _wait(self, seconds: float) -> None:
-        """Close unless something happens within ``seconds``."""
-        if self.timer:
-            self.timer.cancel()
-        self.timer = asyncio.get_running_loop().call_later(seconds, self._too_late)
+    def _gone_unread(self) -> bool:
+        """Whether the caller has closed, while it is not read and its end cannot be met."""
+        if self.transport is None:
+            return False
+        known = self.transport.get_extra_info("socket")
+        return known.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in GONE
 
-    def _too_late(self) -> None:
-        if self.busy:
-            self._send(error(408, "The request took too long to arrive.", "request_timeout"), close=True)
-        elif self.transport:
-            self.transport.close()
+    def _sweep_slow(self, now: float) -> None:
+        left = self.transport.get_write_buffer_size()
+        if left < self.buffered:
+            self.buffered, self.deadline = left, now + STUCK_S
+        elif now >= self.deadline:
+            current, self.current = self.current, None
+            if current is not None:
+                current.caller_stuck()
+            self.transport.abort()
+        else:
+            self.buffered = left
 
     def end_when_idle(self) -> None:
         """For a drain: a connection between two requests closes now, another after its answer."""
-        if not self.busy and self.transport:
+        if self.current is None and self.request is None and not self.lingering and self.transport:
             self.transport.close()
+
+
+def _headers_too_large() -> Fault:
+    return bad(f"The headers are longer than {MAX_HEADERS} bytes.", "headers_too_large", 431)
+
+
+def _too_large() -> Fault:
+    return bad(f"The body is larger than {MAX_BODY} bytes.", "body_too_large", 413)

@@ -30,8 +30,8 @@ def test_the_process_serves_and_ends_on_sigterm(workers):
     try:
         wait_for(lambda: get(f"http://127.0.0.1:{port}/readyz")[0] == 200)
         status, body = get(f"http://127.0.0.1:{port}/v1/models")
-        assert status == 404
-        assert json.loads(body)["error"]["code"] == "route_not_found"
+        assert status == 401
+        assert json.loads(body)["error"]["code"] == "invalid_api_key"
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0

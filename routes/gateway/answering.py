@@ -1,0 +1,569 @@
+"""An engine's answer on its way to the caller: read as far as it must be, written at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
+
+from routes.gateway import heads
+from routes.gateway.asked import Asked
+from routes.gateway.counts import Counts, counts_in
+from routes.gateway.credentials import Caller
+from routes.gateway.faults import Fault, engine_error, engine_fault, fault_event
+from routes.gateway.jsonspans import named, replaced
+from routes.gateway.paths import Path
+from routes.gateway.protocol import Request, ServerProtocol
+from routes.gateway.records import RouteRecord
+from routes.gateway.sse import Stream
+from routes.gateway.targets import Target
+from routes.gateway.upstream import Failure, UpstreamConnection
+
+if TYPE_CHECKING:
+    from routes.gateway.app import App
+
+#: an answer up to this size is read whole before it is passed on
+WHOLE_MAX = 256 << 10
+#: of a larger one, this much of its end is kept for the usage in it
+TAIL = 8 << 10
+#: of an error, more is not read
+ERROR_MAX = 64 << 10
+NOWHERE = Path("", "none", counted=False)
+NOTHING = Asked("")
+FAR = float("inf")
+#: statuses that say more of how the gateway calls the target than of the caller's request
+MISCALLED = frozenset({401, 403, 407})
+
+
+class Answering:
+    __slots__ = (
+        "address",
+        "app",
+        "asked",
+        "attempts",
+        "began",
+        "begun",
+        "caller",
+        "connection",
+        "counts",
+        "drop_continuous",
+        "drop_usage",
+        "first_at",
+        "first_byte_at",
+        "grant",
+        "headers",
+        "heard",
+        "held_back",
+        "id",
+        "idle_at",
+        "last_fault",
+        "last_target",
+        "limits",
+        "mark",
+        "mode",
+        "only",
+        "out",
+        "over",
+        "parts",
+        "path",
+        "prompt_estimate",
+        "refreshed",
+        "request",
+        "rest",
+        "route",
+        "sent_at",
+        "serving",
+        "settled",
+        "size",
+        "status",
+        "stream",
+        "streamed",
+        "target",
+        "task",
+        "total_at",
+        "tried",
+        "upstream",
+        "visited",
+        "wall",
+    )
+    app: App
+    connection: ServerProtocol
+    request: Request
+    id: str
+    wall: float
+    began: float
+
+    def __init__(self) -> None:
+        self.path, self.asked, self.address, self.rest = NOWHERE, NOTHING, "", ""
+        self.caller: Caller | None = None
+        #: route: the one that was asked for; serving: it, or the fallback that took over
+        self.route: RouteRecord | None = None
+        self.serving: RouteRecord | None = None
+        self.grant: Any = None
+        self.limits: dict[str, int] = {}
+        self.target: Target | None = None
+        self.last_target: Target | None = None
+        self.only: Target | None = None
+        self.upstream: UpstreamConnection | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.tried: set[int] = set()
+        self.visited: set[int] = set()
+        self.last_fault: Fault | None = None
+        self.attempts = self.mark = self.prompt_estimate = 0
+        self.streamed = self.drop_usage = self.drop_continuous = self.refreshed = False
+        #: begun: a byte of the answer has gone to the caller; over: all of it has, or never will
+        self.begun = self.settled = self.over = self.heard = self.held_back = False
+        self.sent_at = self.first_at = 0.0
+        self.total_at = self.first_byte_at = self.idle_at = FAR
+        self.out: list[bytes] = []
+        self.forget_answer()
+
+    def forget_answer(self) -> None:
+        """Nothing has come of this attempt's answer yet."""
+        self.mode: Literal["none", "whole", "pass", "stream"] = "none"
+        self.status = self.size = 0
+        self.headers: dict[bytes, bytes] = {}
+        self.parts: list[bytes] = []
+        self.stream: Stream | None = None
+        self.counts: Counts | None = None
+        self.first_at = 0.0
+        self.first_byte_at = FAR
+
+    # in exchange.py
+
+    def settle(self, status: int, layer: str = "", code: str = "") -> None:
+        raise NotImplementedError
+
+    def refuse(self, fault: Fault) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def try_again_fresh(self) -> bool:
+        raise NotImplementedError
+
+    def attempt_failed(self, fault: Fault, reason: str, *, at_once: bool = False) -> None:
+        raise NotImplementedError
+
+    def next_or(self, fault: Fault) -> None:
+        raise NotImplementedError
+
+    # what the connection to the target tells
+
+    def answer_head(self, status: int, headers: dict[bytes, bytes]) -> None:
+        self.status, self.headers = status, headers
+        if status == 200 and headers.get(b"content-type", b"")[:17].lower() == b"text/event-stream":
+            self.mode = "stream"
+            self.streamed = True
+            self.stream = Stream(
+                self.path.kind,
+                self.asked.model,
+                drop_usage=self.drop_usage,
+                drop_continuous=self.drop_continuous,
+            )
+        else:
+            self.mode = "whole"
+
+    def answer_body(self, data: bytes) -> None:
+        if not self.first_at:
+            app = self.app
+            self.first_at = app.loop.time()
+            self.idle_at = self.first_at + self.serving.idle_s
+        stream = self.stream
+        if stream is not None:
+            data = stream.feed(data)
+            if data:
+                self.out.append(data)
+            return
+        if self.mode == "whole":
+            self.size += len(data)
+            if self.status >= 400 and self.size > ERROR_MAX:
+                return
+            self.parts.append(data)
+            if self.size > WHOLE_MAX and self.status < 400:
+                self._begin_passing()
+            return
+        self.out.append(data)
+
+    def _alive(self) -> None:
+        """The target has shown that it works."""
+        target = self.target
+        if target is not None and target.health.answered():
+            self.app.readmitted(target)
+
+    def answer_some(self) -> None:
+        """A piece has been read; the answer goes on."""
+        out = self.out
+        if not out:
+            return
+        data = out[0] if len(out) == 1 else b"".join(out)
+        out.clear()
+        stream = self.stream
+        if stream is None:
+            self._pass(data)
+            return
+        if not self.begun:
+            if stream.error is not None and not stream.completion_events:
+                self._error_first(stream)
+                return
+            self._alive()
+            head = self._begin(b"")
+        else:
+            head = b""
+        if stream.ended or stream.error is not None:
+            self._settle_stream(stream)
+        connection = self.connection
+        if self.request.http10:
+            connection.write(head + data)
+        else:
+            connection.write(b"%b%x\r\n%b\r\n" % (head, len(data), data))
+
+    def answer_end(self) -> None:
+        """The answer is whole, and the connection it came on may serve another request already."""
+        upstream, self.upstream = self.upstream, None
+        if self.mode == "stream":
+            self._end_stream(cut=upstream is not None and upstream.until_close)
+        elif self.mode == "pass":
+            self._end_passing()
+        else:
+            self._end_whole()
+
+    def answer_lost(self, failure: Failure) -> None:
+        stream = self.stream
+        if stream is not None and stream.ended:
+            self.upstream = None
+            self._end_stream(cut=False)
+            return
+        if not self.begun and failure.kind == "cut" and self.try_again_fresh():
+            return
+        self.upstream = None
+        shown = self.target.shown if self.target else "The target"
+        fault = Fault(502, "upstream_cut", f"{shown} of the model {self.route.name!r} {failure.text}.")
+        if self.begun:
+            if self.target is not None:
+                self.target.health.failed(self.app.loop.time(), failure.text, at_once=False)
+            self.break_off(fault)
+        else:
+            self.attempt_failed(fault, failure.text)
+
+    # streams
+
+    def _begin(self, framing: bytes) -> bytes:
+        """The head of an answer that goes on; nothing may be retried from here."""
+        self.begun = True
+        if not framing and not self.request.http10:
+            framing = b"transfer-encoding: chunked\r\n"
+        lines = [b"%b: %b\r\n" % pair for pair in self.headers.items() if heads.is_kept(pair[0])]
+        return b"%b%b%b%b\r\n" % (
+            heads.status_line(self.status),
+            b"".join(lines),
+            framing,
+            self._own_lines(),
+        )
+
+    def _settle_stream(self, stream: Stream) -> None:
+        error = stream.error
+        if stream.response_id and self.caller and self.target:
+            self.app.responses.remember(
+                stream.response_id, self.target.record.id, self.caller.key.business_id
+            )
+        if error is None:
+            self.settle(self.status)
+        else:
+            code = engine_fault(error.status or 500, error, "").code
+            self.settle(self.status, "engine", code)
+
+    def _error_first(self, stream: Stream) -> None:
+        """Status 200, and then an error before anything else: it can still become an answer of its own."""
+        error = stream.error
+        status = error.status if error.status and 400 <= error.status < 600 else 500
+        target = self.target
+        fault = engine_fault(status, error, target.shown)
+        upstream, self.upstream = self.upstream, None
+        if upstream is not None and upstream.taker is self:
+            upstream.abort()
+        if status >= 500:
+            self.attempt_failed(fault, f"answered with an error ({status})")
+        else:
+            self.refuse(fault)
+
+    def _end_stream(self, *, cut: bool) -> None:
+        stream = self.stream
+        if cut and not stream.ended:
+            text = "ended its stream without [DONE]"
+            self.stream = stream
+            fault = Fault(
+                502, "upstream_cut", f"{self.target.shown} of the model {self.route.name!r} {text}."
+            )
+            if self.begun:
+                self.break_off(fault)
+            else:
+                self.attempt_failed(fault, text)
+            return
+        self.out.append(stream.finish())
+        data = b"".join(self.out)
+        self.out.clear()
+        if not self.begun and stream.error is not None and not stream.completion_events:
+            self._error_first(stream)
+            return
+        self._alive()
+        head = b"" if self.begun else self._begin(b"")
+        self._settle_stream(stream)
+        if self.request.http10:
+            self.finish(head + data)
+        elif data:
+            self.finish(b"%b%x\r\n%b\r\n0\r\n\r\n" % (head, len(data), data))
+        else:
+            self.finish(head + b"0\r\n\r\n")
+
+    def break_off(self, fault: Fault) -> None:
+        """The answer has begun and cannot go on: a stream gets an error for its last event, and no [DONE];
+        of anything else the connection is cut, so that it does not look whole."""
+        stream = self.stream
+        self.settle(self.status, fault.layer, fault.code)
+        if stream is None:
+            self.close()
+            self.connection.cut()
+            return
+        event = fault_event(fault, self.id, self.path.kind)
+        if self.request.http10:
+            self.finish(event)
+        else:
+            self.finish(b"%x\r\n%b\r\n0\r\n\r\n" % (len(event), event))
+
+    # small answers and errors
+
+    def _end_whole(self) -> None:
+        body = self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+        status = self.status
+        if status >= 400:
+            self._engine_error(status, body)
+            return
+        self._alive()
+        path = self.path
+        if path.counted:
+            self.counts = counts_in(body)
+            body = self._renamed(body)
+            if path.kind == "responses":
+                self._remember(body)
+        lines = [b"%b: %b\r\n" % pair for pair in self.headers.items() if heads.is_kept(pair[0])]
+        self.send_whole(status, body, b"".join(lines))
+
+    def _renamed(self, body: bytes) -> bytes:
+        """With the model's name as the caller wrote it, wherever in the object it stands."""
+        name = orjson.dumps(self.asked.model)
+        if not self.asked.model or body[:1] != b"{" or b'"model":' + name in body:
+            return body
+        try:
+            changes = [(member.start, member.end, name) for member in named(body, "model")]
+        except (ValueError, IndexError):
+            return body
+        return replaced(body, changes) if changes else body
+
+    def _remember(self, body: bytes) -> None:
+        try:
+            value = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            return
+        if isinstance(value, dict) and isinstance(value.get("id"), str) and self.caller and self.target:
+            self.app.responses.remember(value["id"], self.target.record.id, self.caller.key.business_id)
+
+    def _engine_error(self, status: int, body: bytes) -> None:
+        target, route = self.target, self.route
+        try:
+            value = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            value = None
+        found = engine_error(value)
+        fault = engine_fault(status, found, target.shown)
+        fault.retry_after_s = _seconds(self.headers.get(b"retry-after"))
+        if status >= 500:
+            self.attempt_failed(fault, f"answered with status {status}")
+            return
+        if status in MISCALLED:
+            self.attempt_failed(
+                Fault(
+                    502,
+                    "target_key_refused",
+                    f"{target.shown} of the model {route.name!r} refuses the gateway's own key. Its "
+                    "administrator has to enter the right one in the route.",
+                    "engine",
+                ),
+                f"refuses the gateway's key ({status})",
+            )
+            return
+        if status == 404 and found is not None and self.path.kind != "response" and "model" in found.message:
+            self.attempt_failed(
+                Fault(
+                    502,
+                    "target_model_missing",
+                    f"{target.shown} does not serve the model that the route {route.name!r} asks it for. Its "
+                    "administrator has to correct the name in the route.",
+                    "engine",
+                ),
+                "does not serve the model it is asked for",
+            )
+            return
+        self._alive()
+        if status in {404, 405} and isinstance(value, dict) and set(value) == {"detail"}:
+            self.next_or(
+                Fault(
+                    404,
+                    "path_not_served",
+                    f"{target.shown} of the model {route.name!r} does not serve /v1/{self.path.name}.",
+                    "engine",
+                )
+            )
+            return
+        self.refuse(fault)
+
+    # large answers
+
+    def _begin_passing(self) -> None:
+        """Too large to be kept: what is here goes out, and the rest as it comes."""
+        self.mode = "pass"
+        self._alive()
+        data = b"".join(self.parts)
+        self.parts = []
+        length = self.headers.get(b"content-length")
+        renamed = self._renamed_head(data)
+        if length is not None and length.isdigit():
+            framing = b"content-length: %d\r\n" % (int(length) + len(renamed) - len(data))
+        else:
+            framing = b""
+        self.size = 0 if framing else 1
+        self.out.append(renamed)
+        self.parts = [framing]
+
+    def _renamed_head(self, data: bytes) -> bytes:
+        """The first occurrence of the target's own name, in an answer of which more is to come."""
+        if not self.path.counted or not self.asked.model:
+            return data
+        target = self.target
+        name = orjson.dumps(self.asked.model)
+        own = orjson.dumps(target.record.model or self.asked.model)
+        for colon in (b'"model":', b'"model": '):
+            if colon + own in data:
+                return data.replace(colon + own, colon + name, 1)
+        return data
+
+    def _pass(self, data: bytes) -> None:
+        if not self.begun:
+            framing = self.parts[0]
+            self.parts = []
+            head = self._begin(framing)
+            if framing == b"" and not self.request.http10:
+                self.size = 1
+        else:
+            head = b""
+        self._keep_tail(data)
+        self.connection.write(head + self._framed(data))
+
+    def _framed(self, data: bytes) -> bytes:
+        if not self.size or self.request.http10:
+            return data
+        return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+
+    def _keep_tail(self, data: bytes) -> None:
+        self.parts.append(data[-TAIL:])
+        if len(self.parts) > 32:
+            self.parts = [b"".join(self.parts)[-TAIL:]]
+
+    def _end_passing(self) -> None:
+        data = b"".join(self.out)
+        self.out.clear()
+        if not self.begun:
+            head = self._begin(self.parts[0])
+            self.parts = []
+        else:
+            head = b""
+        self._keep_tail(data)
+        if self.path.counted:
+            self.counts = counts_in(b" " + b"".join(self.parts)[-TAIL:])
+        self.settle(self.status)
+        end = b"0\r\n\r\n" if self.size and not self.request.http10 else b""
+        self.finish(head + self._framed(data) + end)
+
+    # to the caller
+
+    def _own_lines(self) -> bytes:
+        """Headers of every answer."""
+        request, grant = self.request, self.grant
+        lines = b"x-request-id: %b\r\n" % self.id.encode()
+        if b"x-request-id" in request.headers or b"x-client-request-id" in request.headers:
+            own = request.headers.get(b"x-client-request-id") or request.headers[b"x-request-id"]
+            lines += b"x-client-request-id: %b\r\n" % own[:200]
+        if grant is not None:
+            given = grant.headers
+            if given:
+                lines += heads.header_lines(given)
+        if b"origin" in request.headers:
+            lines += heads.CORS
+        if not request.keep or self.app.draining:
+            lines += b"connection: close\r\n"
+        return lines
+
+    def send_whole(self, status: int, body: bytes, lines: bytes, layer: str = "", code: str = "") -> None:
+        """The answer in one piece. ``lines`` are headers beside the gateway's own."""
+        if self.over:
+            return
+        self.status = status
+        self.settle(status, layer, code)
+        length = b"" if status == 204 else b"content-length: %d\r\n" % len(body)
+        head = b"%b%b%b%b\r\n" % (heads.status_line(status), lines, length, self._own_lines())
+        self.finish(head if self.request.method == b"HEAD" else head + body)
+
+    def finish(self, data: bytes) -> None:
+        """Write the caller's last bytes."""
+        self.begun = True
+        self.close()
+        if data:
+            self.connection.write(data)
+        self.connection.finished(keep=self.request.keep)
+
+    def caller_slow(self) -> None:
+        """The caller takes nothing at the moment: nothing more is read from the engine."""
+        self.held_back = True
+        upstream = self.upstream
+        if upstream is not None and upstream.transport is not None and self.begun:
+            upstream.transport.pause_reading()
+
+    def caller_ready(self) -> None:
+        self.held_back = False
+        self.heard = True
+        upstream = self.upstream
+        if upstream is not None and upstream.transport is not None:
+            upstream.transport.resume_reading()
+
+    def tokens(self, status: int) -> tuple[int, int, int, str]:
+        """(prompt, cached, completion, where they come from) as far as the request got."""
+        if not self.path.counted or not self.sent_at:
+            return 0, 0, 0, ""
+        stream, counts = self.stream, self.counts
+        if stream is not None:
+            return self._stream_tokens(stream)
+        if counts is not None:
+            return counts.prompt, counts.cached, counts.completion, "engine"
+        if status == 499:
+            return self.prompt_estimate, 0, 0, "estimated"
+        if status < 400:
+            return self.prompt_estimate, 0, self.size // 4, "estimated"
+        return 0, 0, 0, ""
+
+    def _stream_tokens(self, stream: Stream) -> tuple[int, int, int, str]:
+        counts = stream.counts
+        if counts is not None and stream.final:
+            return counts.prompt, counts.cached, counts.completion, "engine"
+        if counts is not None and counts.completion:
+            return counts.prompt, counts.cached, counts.completion, "partial"
+        if stream.error is not None and not self.begun:
+            return 0, 0, 0, ""
+        prompt, cached = (counts.prompt, counts.cached) if counts else (self.prompt_estimate, 0)
+        # the first event of a stream says who speaks
+        return prompt, cached, max(0, stream.completion_events - 1), "estimated"
+
+
+def _seconds(value: bytes | None) -> float | None:
+    return float(value) if value is not None and value.isdigit() and len(value) < 6 else None

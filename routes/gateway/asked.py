@@ -1,0 +1,219 @@
+"""What a request asks for: the few fields that routing needs, and the edits that rules make to it. Pure.
+
+A body is parsed once to be sure that it is JSON and to read those fields; what goes to the engine are the
+caller's own bytes, with single values put in place.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from routes.gateway.faults import Fault
+from routes.gateway.jsonspans import named, replaced
+from routes.gateway.paths import Path
+from routes.gateway.records import RouteRecord
+
+#: what pydantic, and with it an engine, takes for true (1 equals True)
+TRUE = {True, "true", "True", "TRUE", "1", "on", "yes", "y", "t"}
+PREFIX_BYTES = 1024
+#: tokens reserved for an answer whose length the caller left open
+OPEN_ANSWER = 512
+#: a token is seldom less than this many bytes of a body
+BYTES_PER_TOKEN = 4
+
+
+@dataclass(slots=True)
+class Asked:
+    """``model`` as the caller wrote it; ``limits`` are the fields that bound the answer, with their values.
+
+    ``wants_usage``: the caller asked for the usage in a stream, so it stays in.
+    """
+
+    model: str
+    stream: bool = False
+    wants_usage: bool = False
+    wants_continuous: bool = False
+    has_stream_options: bool = False
+    limits: dict[str, int] | None = None
+    choices: int = 1
+    previous_response: str = ""
+
+
+def _loads(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        first = error
+    # what engines accept and the quick parser does not: half an emoji as an escape, NaN
+    try:
+        return json.loads(body.decode())
+    except (ValueError, RecursionError):
+        raise Fault(400, "invalid_json", f"The body is not valid JSON: {first}.") from None
+
+
+def read_body(body: bytes, path: Path) -> Asked:
+    """Raises Fault 400 with what to write instead."""
+    if not body:
+        raise Fault(400, "invalid_json", "The request has no body. Send JSON with at least `model`.")
+    value = _loads(body)
+    if not isinstance(value, dict):
+        raise Fault(400, "invalid_json", "The body has to be a JSON object with at least `model`.")
+    model = value.get("model")
+    if not isinstance(model, str) or not model.strip():
+        said = "has no `model`" if model is None else "has a `model` that is no text"
+        raise Fault(
+            400, "model_missing", f"The request {said}. Write the name of one; GET /v1/models lists them."
+        )
+    asked = Asked(model)
+    stream = value.get("stream")
+    if stream is not None and isinstance(stream, (bool, int, str)) and stream in TRUE:
+        asked.stream = True
+        options = value.get("stream_options")
+        asked.has_stream_options = "stream_options" in value
+        if isinstance(options, dict):
+            asked.wants_usage = _true(options.get("include_usage"))
+            asked.wants_continuous = _true(options.get("continuous_usage_stats"))
+    for name in path.tokens:
+        limit = value.get(name)
+        if isinstance(limit, (int, float)) and not isinstance(limit, bool):
+            asked.limits = asked.limits or {}
+            asked.limits[name] = int(limit) if limit < 1 << 62 else 1 << 62
+    choices = value.get("n")
+    if isinstance(choices, int) and choices > 1:
+        asked.choices = min(choices, 1024)
+    if path.kind == "responses" and isinstance(value.get("previous_response_id"), str):
+        asked.previous_response = value["previous_response_id"]
+    return asked
+
+
+def _true(value: Any) -> bool:
+    return isinstance(value, (bool, int, str)) and value in TRUE
+
+
+def estimate(asked: Asked, size: int, route: RouteRecord) -> tuple[int, int]:
+    """(prompt, prompt and answer) in tokens, before the engine has counted: for reserving, not for bills."""
+    prompt = max(1, size // BYTES_PER_TOKEN)
+    longest = max((target.max_model_len or 0 for target in route.targets), default=0)
+    if longest:
+        prompt = min(prompt, longest)
+    answer = min(asked.limits.values()) if asked.limits else OPEN_ANSWER
+    answer = max(0, answer) * asked.choices
+    if longest:
+        answer = min(answer, (longest - prompt) * asked.choices)
+    return prompt, prompt + answer
+
+
+def prefix_mark(body: bytes) -> int:
+    """A number that requests with an equal beginning of their prompt share."""
+    for name in (b'"messages"', b'"prompt"', b'"input"', b'"system"'):
+        at = body.find(name)
+        if at >= 0:
+            return zlib.crc32(body[at : at + PREFIX_BYTES])
+    return zlib.crc32(body[:PREFIX_BYTES])
+
+
+def limit_edits(asked: Asked, route: RouteRecord) -> dict[str, int]:
+    """Fields to lower, with their new values. Raises Fault 400 where the route refuses instead."""
+    if not asked.limits or route.max_tokens is None or route.max_tokens_rule == "pass":
+        return {}
+    over = {name: value for name, value in asked.limits.items() if value > route.max_tokens}
+    if not over:
+        return {}
+    if route.max_tokens_rule == "clamp":
+        return dict.fromkeys(over, route.max_tokens)
+    name, value = next(iter(over.items()))
+    lengths = sorted({target.max_model_len for target in route.targets if target.max_model_len})
+    engine = (
+        f"its engines' max-model-len is {' or '.join(map(str, lengths))}"
+        if lengths
+        else "its engines' max-model-len is not known"
+    )
+    raise Fault(
+        400,
+        "max_tokens_too_large",
+        f"{name} is {value}, and the route {route.name!r} allows {route.max_tokens} ({engine}, prompt "
+        f"included). Ask for {route.max_tokens} or less.",
+        param=name,
+    )
+
+
+def _json_text(text: str) -> bytes:
+    try:
+        return orjson.dumps(text)
+    except orjson.JSONEncodeError:
+        return json.dumps(text).encode()
+
+
+def _model_change(body: bytes, model: bytes) -> list[tuple[int, int, bytes]]:
+    return [(member.start, member.end, model) for member in named(body, "model")]
+
+
+def _options_change(body: bytes, fields: dict[str, bool]) -> list[tuple[int, int, bytes]]:
+    """Set these members of ``stream_options`` to true."""
+    changes: list[tuple[int, int, bytes]] = []
+    for options in named(body, "stream_options"):
+        if body[options.start] != 0x7B:
+            changes.append((options.start, options.end, orjson.dumps(fields)))
+            continue
+        added = b""
+        for name in fields:
+            present = named(body, name, options.start)
+            changes += [(member.start, member.end, b"true") for member in present]
+            if not present:
+                empty = body[options.start + 1 : options.end - 1].strip() == b"" and not added
+                added = b'"%b":true' % name.encode() + (b"" if empty else b",") + added
+        if added:
+            at = options.start + 1
+            changes.append((at, at, added))
+    return changes
+
+
+def edited(
+    body: bytes, asked: Asked, *, model: str, limits: dict[str, int], usage: bool, continuous: bool
+) -> bytes:
+    """The body for a target: its own model's name, lowered limits, the usage asked for in a stream."""
+    changes: list[tuple[int, int, bytes]] = []
+    if model != asked.model:
+        old, new = b'"model":' + _json_text(asked.model), _json_text(model)
+        # the usual case without a walk: written once, and no other way to write the name is used
+        if body.count(b'"model"') == 1 and b"\\u006" not in body:
+            at = body.find(old)
+            if at < 0:
+                at = body.find(b'"model": ' + old[8:])
+                start = at + 9
+            else:
+                start = at + 8
+            if at >= 0:
+                changes.append((start, start + len(old) - 8, new))
+        if not changes:
+            changes = _model_change(body, new)
+    for name, value in limits.items():
+        changes += [
+            (member.start, member.end, b"%d" % value)
+            for member in named(body, name)
+            if _is_over(body[member.start : member.end], value)
+        ]
+    fields = {}
+    if usage and not asked.wants_usage:
+        fields["include_usage"] = True
+    if continuous and not asked.wants_continuous:
+        fields["continuous_usage_stats"] = True
+    if fields:
+        if asked.has_stream_options:
+            changes += _options_change(body, fields)
+        else:
+            at = body.index(b"{") + 1
+            changes.append((at, at, b'"stream_options":' + orjson.dumps(fields) + b","))
+    return replaced(body, changes) if changes else body
+
+
+def _is_over(text: bytes, limit: int) -> bool:
+    try:
+        return float(text) > limit
+    except ValueError:
+        return False

@@ -1,0 +1,513 @@
+"""One request, from the moment it is whole until its answer is written and recorded.
+
+States: deciding, limiting, choosing, connecting, waiting, then whole, passing or streaming, and over.
+docs/gateway.md has the table of them.
+
+In every state: the caller goes, or the total time is over. Whatever happens, ``_settle`` runs once: the grant
+is settled and released, the usage row is in the ledger before the caller has its last byte.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from routes.gateway import asked as reading
+from routes.gateway import heads
+from routes.gateway.answering import Answering
+from routes.gateway.asked import Asked
+from routes.gateway.choose import candidates, choose
+from routes.gateway.credentials import check_key, find_key, presented
+from routes.gateway.decide import find_route, lacking_fault, no_target_fault, plain_body, read_form
+from routes.gateway.faults import Fault, fault_body
+from routes.gateway.forms import with_model
+from routes.gateway.local import answer_locally
+from routes.gateway.paths import Found, Path, find_path, serves
+from routes.gateway.protocol import MAX_BODY, Request, ServerProtocol
+from routes.gateway.records import RouteRecord, UsageRecord
+from routes.gateway.targets import Target
+from routes.gateway.upstream import Failure, UpstreamConnection
+
+if TYPE_CHECKING:
+    from routes.gateway.app import App
+
+#: a fallback has a fallback, and so on, this often
+FALLBACKS = 3
+CALLER_GONE = 499
+OWN_KINDS = frozenset({"health", "ready", "metrics"})
+
+logger = structlog.get_logger("routes.gateway")
+
+
+class Exchange(Answering):
+    """Begins with the whole request; the connection is told when it is over."""
+
+    __slots__ = ()
+
+    def __init__(self, app: App, connection: ServerProtocol, request: Request):
+        super().__init__()
+        self.app, self.connection, self.request = app, connection, request
+        self.wall = time.time()
+        self.began = app.loop.time()
+        self.id = heads.new_id(self.wall)
+
+    # deciding
+
+    def begin(self) -> None:
+        self.app.exchanges.add(self)
+        try:
+            self._decide()
+        except Fault as fault:
+            self.refuse(fault)
+
+    def _decide(self) -> None:
+        request, app = self.request, self.app
+        found = find_path(request.target)
+        if request.method == b"OPTIONS":
+            self.send_whole(204, b"", heads.header_lines(_preflight(request)))
+            return
+        if found is None:
+            raise _unknown_path(request)
+        path = self.path = found.path
+        method = b"GET" if request.method == b"HEAD" else request.method
+        if method.decode() != path.method:
+            raise Fault(
+                405,
+                "method_not_allowed",
+                f"/{'' if path.kind in OWN_KINDS else 'v1/'}{path.name} answers {path.method} only.",
+                headers={"allow": f"{path.method}, OPTIONS"},
+            )
+        if path.kind in OWN_KINDS:
+            status, body, kind = app.own_page(path.kind)
+            self.send_whole(status, body, b"content-type: %b\r\n" % kind)
+            return
+        self.address = app.address_of(self.connection.peer, request.headers)
+        self._authenticate()
+        if path.kind in {"models", "model"}:
+            body = answer_locally(app.feed.snapshot, self._key(), found, request.headers)
+            self.send_whole(200, body, b"content-type: application/json\r\n")
+            return
+        if path.kind == "response":
+            self._by_response(found)
+            return
+        self._read(path)
+
+    def _authenticate(self) -> None:
+        app = self.app
+        state = app.feed.state
+        if state in {"loading", "expired"}:
+            said = (
+                "The gateway has not read its keys and routes yet."
+                if state == "loading"
+                else "The gateway has not reached its database for too long to know which keys are valid."
+            )
+            raise Fault(503, "gateway_not_ready", f"{said} Try again in a moment.", retry_after_s=2)
+        self.caller = find_key(presented(self.request.headers), app.feed.snapshot, app.pepper, self.wall)
+        check_key(self.caller, self.address, self.wall)
+
+    def _key(self) -> Any:
+        return self.caller.key
+
+    def _read(self, path: Path) -> None:
+        request, app = self.request, self.app
+        coding = request.headers.get(b"content-encoding")
+        if coding is not None:
+            request.body = plain_body(request.body, coding, MAX_BODY)
+        if path.kind == "audio":
+            asked = read_form(request.body, request.headers.get(b"content-type", b""))
+        else:
+            asked = reading.read_body(request.body, path)
+        self.asked, self.streamed = asked, asked.stream
+        snapshot = app.feed.snapshot
+        route = self.route = find_route(snapshot, self._key(), asked.model)
+        self.serving = route
+        self.limits = reading.limit_edits(asked, route)
+        size = len(request.body) if path.counted and path.kind != "audio" else 0
+        self.prompt_estimate, tokens = reading.estimate(asked, size, route)
+        if not path.counted:
+            tokens = 0
+        self._limit(tokens)
+
+    def _by_response(self, found: Found) -> None:
+        """An answer that was made before is asked for again, of the engine that made it."""
+        known = self.app.responses.find(found.rest, self._key().business_id)
+        if known is None:
+            raise Fault(
+                404,
+                "response_not_found",
+                f"The gateway does not know which engine made the response {found.rest[:100]!r}: it was made "
+                "too long ago, by another business, or not here.",
+            )
+        target = self.app.targets.by_id(known)
+        if target is None:
+            raise Fault(404, "response_not_found", "The engine that made this response is gone.")
+        self.asked = Asked("")
+        self.rest = found.rest + ("/cancel" if found.path.name.endswith("cancel") else "")
+        self.only = target
+        snapshot = self.app.feed.snapshot
+        self.route = self.serving = next(
+            (route for route in snapshot.routes.values() if route.id == target.record.route_id), None
+        )
+        if self.route is None:
+            raise Fault(404, "response_not_found", "The model that made this response is gone.")
+        self._limit(0)
+
+    def early(self) -> Fault | None:
+        """Why the request would be refused whatever its body is."""
+        request, app = self.request, self.app
+        found = find_path(request.target)
+        if found is None:
+            return _unknown_path(request)
+        self.path = found.path
+        self.address = app.address_of(self.connection.peer, request.headers)
+        try:
+            self._authenticate()
+        except Fault as fault:
+            return fault
+        return None
+
+    # limiting
+
+    def _limit(self, tokens: int) -> None:
+        taken = self.app.limits.take(self._key(), tokens, self.wall)
+        if hasattr(taken, "release") or hasattr(taken, "code"):
+            self._limited(taken)
+        else:
+            self.task = self.app.loop.create_task(self._wait_for_limit(taken))
+
+    async def _wait_for_limit(self, waiting: Awaitable[Any]) -> None:
+        taken = await waiting
+        if self.over:
+            if hasattr(taken, "release"):
+                taken.release()
+            return
+        self.task = None
+        try:
+            self._limited(taken)
+        except Fault as fault:
+            self.refuse(fault)
+
+    def _limited(self, taken: Any) -> None:
+        if not hasattr(taken, "release"):
+            raise Fault(
+                429,
+                taken.code,
+                taken.message,
+                retry_after_s=taken.retry_after_s,
+                headers=dict(taken.headers),
+            )
+        self.grant = taken
+        route = self.route
+        self.total_at = self.began + route.total_s
+        self.app.sweeper.members.add(self)
+        self.mark = reading.prefix_mark(self.request.body) if route.policy == "prefix_affinity" else 0
+        self._try_next()
+
+    # choosing
+
+    def _try_next(self) -> None:
+        """Send to the next target; raises Fault when there is none."""
+        app, path = self.app, self.path
+        now = app.loop.time()
+        for _ in range(FALLBACKS + 1):
+            route = self.serving
+            target = self._choose(route, now)
+            if target is not None:
+                self._attempt(target, route)
+                return
+            following = app.feed.snapshot.routes.get(route.fallback) if route.fallback else None
+            if following is None or following.id in self.visited or not following.enabled or self.only:
+                break
+            self.visited.add(route.id)
+            try:
+                limits = reading.limit_edits(self.asked, following)
+            except Fault:
+                break
+            self.serving, self.limits = following, {**self.limits, **limits}
+        raise self._nobody(path, now)
+
+    def _choose(self, route: RouteRecord, now: float) -> Target | None:
+        app = self.app
+        known = [self.only] if self.only else app.targets.of(route)
+        preferred = self.asked.previous_response
+        if preferred:
+            made_by = app.responses.find(preferred, self._key().business_id)
+            known = [target for target in known if target.record.id == made_by] or known
+        fit = candidates(route, known, self.path, self.tried, now)
+        if not fit:
+            return None
+        app.turn += 1
+        return choose(route, fit, self.mark, app.turn)  # type: ignore[return-value]
+
+    def _nobody(self, path: Path, now: float) -> Fault:
+        """Why no target is left, and when to come again."""
+        if self.last_fault is not None:
+            return self.last_fault
+        targets = self.app.targets.of(self.route)
+        alive = [target for target in targets if target.record.state == "ready"]
+        if alive and not any(serves(path, target.record.vllm_version) for target in alive):
+            return lacking_fault(self.route, path, [_called(target) for target in alive])
+        reasons = []
+        waits = []
+        for target in targets:
+            if target.record.state != "ready":
+                reasons.append(f"{target.record.name or target.record.base_url}: {target.record.state}")
+            elif target.health.reason:
+                reasons.append(f"{target.record.name or target.record.base_url} {target.health.reason}")
+                waits.append(target.health.opens_at - now)
+        return no_target_fault(self.route, reasons[:5], min(waits, default=5.0))
+
+    def _attempt(self, target: Target, route: RouteRecord) -> None:
+        self.target = self.last_target = target
+        self.tried.add(target.record.id)
+        self.attempts += 1
+        self.refreshed = False
+        target.in_flight += 1
+        target.health.taken()
+        self.forget_answer()
+        self.task = target.origin.acquire(self, route.connect_s)
+
+    # what a connection tells
+
+    def connected(self, connection: UpstreamConnection) -> None:
+        self.task = None
+        if self.over:
+            connection.park()
+            return
+        self.upstream = connection
+        target, request, path = self.target, self.request, self.path
+        body = request.body
+        model = target.record.model or self.serving.name
+        kind = request.headers.get(b"content-type", b"application/json")
+        if path.kind == "audio":
+            if model != self.asked.model:
+                body = with_model(body, kind, model)
+        elif body and path.kind != "response":
+            ask = self.asked.stream and path.kind in {"chat", "completions"}
+            continuous = ask and self.serving.continuous_usage
+            self.drop_usage = ask and not self.asked.wants_usage
+            self.drop_continuous = continuous and not self.asked.wants_continuous
+            body = reading.edited(
+                body, self.asked, model=model, limits=self.limits, usage=ask, continuous=continuous
+            )
+        passed = [
+            b"%b: %b\r\n" % (name, value)
+            for name, value in request.headers.items()
+            if name in heads.PASSED_ON
+        ]
+        head = b"%bcontent-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b\r\n" % (
+            target.head(path, self.rest),
+            kind,
+            len(body),
+            self.id.encode(),
+            b"".join(passed),
+        )
+        now = self.app.loop.time()
+        self.sent_at = now
+        self.first_byte_at = now + self.serving.first_byte_s
+        connection.send(self, head, body)
+
+    def connect_failed(self, failure: Failure) -> None:
+        self.task = None
+        if self.over:
+            return
+        timed_out = failure.kind == "timeout"
+        fault = Fault(
+            504 if timed_out else 503,
+            "upstream_connect_timeout" if timed_out else "no_target_available",
+            f"{self.target.shown} of the model {self.route.name!r} {failure.text}.",
+            retry_after_s=1 if not timed_out else None,
+        )
+        self.attempt_failed(fault, failure.text, at_once=True)
+
+    def attempt_failed(self, fault: Fault, reason: str, *, at_once: bool = False) -> None:
+        """This target did not do: another one is tried, or the fault is the answer."""
+        target = self.target
+        if target.health.failed(self.app.loop.time(), reason, at_once=at_once):
+            self.app.ejected(target)
+        self.next_or(fault)
+
+    def next_or(self, fault: Fault) -> None:
+        self.leave_target()
+        self.last_fault = fault
+        try:
+            self._try_next()
+        except Fault as last:
+            self.refuse(last)
+
+    def try_again_fresh(self) -> bool:
+        """A kept connection turned out to be closed: the same target on a new one. True if that is done."""
+        upstream = self.upstream
+        if upstream is None or not upstream.reused or upstream.started or self.refreshed:
+            return False
+        self.refreshed = True
+        self.upstream = None
+        self.forget_answer()
+        self.task = self.target.origin.acquire(self, self.serving.connect_s, fresh=True)
+        return True
+
+    def leave_target(self) -> None:
+        target, self.target = self.target, None
+        if target is None:
+            return
+        target.in_flight -= 1
+        target.health.undecided()
+        upstream, self.upstream = self.upstream, None
+        if upstream is not None and upstream.taker is self:
+            upstream.abort()
+        task, self.task = self.task, None
+        if task is not None:
+            task.cancel()
+
+    # ends
+
+    def refuse(self, fault: Fault) -> None:
+        """The answer is an error of the gateway's or the engine's; or the stream's last event."""
+        if self.over:
+            return
+        if self.begun:
+            self.break_off(fault)
+            return
+        path = self.path
+        body = fault_body(fault, self.id, anthropic=path.anthropic)
+        lines = b"content-type: application/json\r\n" + heads.header_lines(fault.headers)
+        if fault.retry_after_s is not None:
+            lines += b"retry-after: %d\r\n" % max(1, math.ceil(fault.retry_after_s))
+        self.send_whole(fault.status, body, lines, fault.layer, fault.code)
+
+    def crashed(self, error: BaseException) -> None:
+        logger.error("the gateway failed over an answer", request=self.id, exc_info=error)
+        self.refuse(Fault(500, "internal_error", "The gateway failed over this answer."))
+
+    def caller_gone(self) -> None:
+        if self.over:
+            return
+        self.settle(CALLER_GONE, "caller", "caller_gone")
+        self.close()
+
+    def caller_stuck(self) -> None:
+        if self.over:
+            return
+        self.settle(CALLER_GONE, "caller", "caller_too_slow")
+        self.close()
+
+    def close(self) -> None:
+        """The exchange is over: nothing of it is left anywhere."""
+        self.over = True
+        self.leave_target()
+        task, self.task = self.task, None
+        if task is not None:
+            task.cancel()
+        self.app.exchanges.discard(self)
+        self.app.sweeper.members.discard(self)
+
+    def settle(self, status: int, layer: str = "", code: str = "") -> None:
+        """The usage row and the grant, once."""
+        if self.settled:
+            return
+        self.settled = True
+        now = self.app.loop.time()
+        prompt, cached, completion, source = self.tokens(status)
+        if self.grant is not None:
+            self.grant.settle(prompt + completion)
+            self.grant.release()
+        if self.path.kind in OWN_KINDS or self.request.method == b"OPTIONS":
+            return
+        caller, route, target = self.caller, self.route, self.last_target
+        key = caller.key if caller else None
+        row = UsageRecord(
+            self.id,
+            self.wall,
+            key.id if key else 0,
+            key.business_id if key else 0,
+            key.team_id if key else 0,
+            self.path.name or self.request.target[:200].decode("latin-1"),
+            route.id if route else None,
+            target.record.id if target else None,
+            target.record.engine_id if target else None,
+            route.name if route else "",
+            status,
+            layer,
+            code,
+            self.streamed,
+            prompt,
+            cached,
+            completion,
+            source,
+            self.sent_at - self.began if self.sent_at else None,
+            self.first_at - self.began if self.first_at else None,
+            now - self.began,
+            self.attempts,
+            self.address,
+            caller.via if caller else "",
+            caller.user_id if caller else None,
+        )
+        self.app.record(row)
+
+    # time
+
+    def sweep(self, now: float) -> None:
+        if self.over:
+            return
+        if now >= self.total_at:
+            self._timed_out("total", "did not finish its answer", "the route's total time")
+        elif self.upstream is None:
+            return
+        elif not self.first_at:
+            if now >= self.first_byte_at:
+                self._timed_out("first_byte", "did not begin an answer", "its time for the first byte")
+        elif self.heard or self.held_back:
+            self.heard = False
+            self.idle_at = now + self.serving.idle_s
+        elif now >= self.idle_at:
+            self._timed_out("idle", "fell silent within its answer", "its time between two bytes")
+
+    def _timed_out(self, kind: str, text: str, bound: str) -> None:
+        seconds = {
+            "total": self.serving.total_s,
+            "first_byte": self.serving.first_byte_s,
+            "idle": self.serving.idle_s,
+        }[kind]
+        shown = self.target.shown if self.target else "The target"
+        fault = Fault(
+            504,
+            f"upstream_{kind}_timeout",
+            f"{shown} of the model {self.route.name!r} {text} within {seconds:g} s, {bound}.",
+        )
+        if kind == "total" or self.begun or self.target is None:
+            if self.target is not None and kind != "total":
+                self.target.health.failed(self.app.loop.time(), text, at_once=False)
+            self.refuse(fault)
+        else:
+            self.attempt_failed(fault, text)
+
+
+def _called(target: Target) -> str:
+    version = f" (vLLM {target.record.vllm_version})" if target.record.vllm_version else ""
+    return f"{target.record.name or target.record.base_url}{version}"
+
+
+def _preflight(request: Request) -> dict[str, str]:
+    asked = request.headers.get(b"access-control-request-headers", b"").decode("latin-1")
+    return {
+        "access-control-allow-methods": "GET, POST, OPTIONS",
+        "access-control-allow-headers": asked[:1000]
+        or "authorization, content-type, x-api-key, anthropic-version, anthropic-beta",
+        "access-control-max-age": "86400",
+        "vary": "access-control-request-headers",
+        "allow": "GET, POST, OPTIONS",
+    }
+
+
+def _unknown_path(request: Request) -> Fault:
+    path = request.target.partition(b"?")[0][:200].decode("latin-1")
+    return Fault(
+        404,
+        "path_not_found",
+        f"The gateway serves nothing at {path}. It serves /v1/models, /v1/chat/completions and "
+        "the other paths that docs/gateway.md lists.",
+    )

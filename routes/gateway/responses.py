@@ -1,0 +1,26 @@
+"""Which target made a response that can be asked for by its id. Bounded: the oldest are forgotten. Pure."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+LIMIT = 50_000
+
+
+class Responses:
+    """Kept by business: one business does not find another's."""
+
+    def __init__(self, limit: int = LIMIT):
+        self.limit = limit
+        self._made: OrderedDict[tuple[int, str], int] = OrderedDict()
+
+    def remember(self, response_id: str, target_id: int, business_id: int) -> None:
+        if len(response_id) > 200:
+            return
+        self._made[business_id, response_id] = target_id
+        self._made.move_to_end((business_id, response_id))
+        while len(self._made) > self.limit:
+            self._made.popitem(last=False)
+
+    def find(self, response_id: str, business_id: int) -> int | None:
+        return self._made.get((business_id, response_id))

@@ -1,0 +1,32 @@
+"""Deadlines of many things by one timer: each is looked at a few times a second, none has a timer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+
+class Swept(Protocol):
+    def sweep(self, now: float) -> None:
+        """Look at own deadlines; ``now`` is the loop's time. May remove itself from the sweeper."""
+
+
+class Sweeper:
+    """Deadlines hold to within ``every_s``."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, every_s: float = 0.25):
+        self.loop = loop
+        self.every_s = every_s
+        self.members: set[Swept] = set()
+        #: the loop's time at the last look
+        self.now = loop.time()
+        self._timer = loop.call_later(every_s, self._look)
+
+    def _look(self) -> None:
+        self._timer = self.loop.call_later(self.every_s, self._look)
+        self.now = now = self.loop.time()
+        for member in tuple(self.members):
+            member.sweep(now)
+
+    def close(self) -> None:
+        self._timer.cancel()

@@ -1,0 +1,307 @@
+"""The client side: connections to targets, kept open between requests, one answer at a time.
+
+States: idle (in its origin's pool), busy (an answer is awaited), closed; docs/gateway.md has the table.
+
+A taker gets ``connected`` or ``connect_failed``; then ``answer_head``, ``answer_body`` (any number), and
+one of ``answer_end`` and ``answer_lost``; ``answer_some`` follows every piece that does not end the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from dataclasses import dataclass
+from typing import Literal, Protocol
+from urllib.parse import urlsplit
+
+import httptools
+import structlog
+
+from routes.gateway.sweep import Sweeper
+
+MAX_HEAD = 64 << 10
+MAX_HEADERS = 256
+MAX_IDLE = 512
+#: vLLM's server closes a connection that was idle for 5 s
+KEEP_S = 4.0
+KEEP_TLS_S = 25.0
+BIG_BODY = 64 << 10
+
+logger = structlog.get_logger("routes.gateway")
+
+
+@dataclass(slots=True, frozen=True)
+class Failure:
+    """Why there is no answer. ``text`` continues "The target …"."""
+
+    kind: Literal["timeout", "unreachable", "untrusted", "cut", "garbled"]
+    text: str
+
+
+class Taker(Protocol):
+    heard: bool
+
+    def connected(self, connection: UpstreamConnection) -> None: ...
+    def connect_failed(self, failure: Failure) -> None: ...
+    def answer_head(self, status: int, headers: dict[bytes, bytes]) -> None: ...
+    def answer_body(self, data: bytes) -> None: ...
+    def answer_some(self) -> None: ...
+    def answer_end(self) -> None: ...
+    def answer_lost(self, failure: Failure) -> None: ...
+    def crashed(self, error: BaseException) -> None: ...
+
+
+class _TooLarge(Exception):
+    pass
+
+
+class UpstreamConnection(asyncio.Protocol):
+    __slots__ = (
+        "closed",
+        "complete",
+        "head_bytes",
+        "headers",
+        "idle_since",
+        "interim",
+        "origin",
+        "parser",
+        "reused",
+        "started",
+        "status",
+        "taker",
+        "transport",
+        "until_close",
+    )
+
+    def __init__(self, origin: Origin):
+        self.origin = origin
+        self.parser = httptools.HttpResponseParser(self)
+        self.transport: asyncio.Transport | None = None
+        self.taker: Taker | None = None
+        self.closed = self.reused = False
+        self.idle_since = 0.0
+        self._clear()
+
+    def _clear(self) -> None:
+        self.headers: dict[bytes, bytes] = {}
+        self.head_bytes = 0
+        self.status = 0
+        #: started: a byte of the answer has come; status is set once its head is whole
+        self.started = self.complete = self.interim = self.until_close = False
+
+    def send(self, taker: Taker, head: bytes, body: bytes) -> None:
+        self.taker = taker
+        self._clear()
+        if len(body) < BIG_BODY:
+            self.transport.write(head + body)
+        else:
+            self.transport.writelines((head, body))
+
+    def abort(self) -> None:
+        """Drop the request, so that the engine stops working on it."""
+        self.taker = None
+        self.closed = True
+        if self.transport:
+            self.transport.abort()
+
+    def park(self) -> None:
+        """Into the pool, unused."""
+        self._clear()
+        self.idle_since = self.origin.sweeper.now
+        self.origin.idle.append(self)
+
+    # what the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        taker = self.taker
+        if taker is None:
+            # nothing was asked: whatever this is, it must not be taken for the next answer
+            self.abort()
+            return
+        self.started = taker.heard = True
+        if not self.status:
+            self.head_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserCallbackError as error:
+            if isinstance(error.__context__, _TooLarge):
+                self._broken("sent headers that are too large")
+            else:
+                self.abort()
+                taker.crashed(error.__context__ or error)
+            return
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            if not self.complete:
+                self._broken("sent an answer that is not HTTP")
+                return
+            self.closed = True
+        if self.taker is not taker:
+            # the taker gave up while it was fed
+            return
+        if self.complete:
+            self._release()
+            taker.answer_end()
+        elif not self.status and self.head_bytes > MAX_HEAD:
+            self._broken("sent headers that are too large")
+        else:
+            taker.answer_some()
+
+    def eof_received(self) -> None:
+        return None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self.transport = None
+        taker, self.taker = self.taker, None
+        if taker is None:
+            return
+        if self.status and self.until_close and exc is None:
+            taker.answer_end()
+        else:
+            taker.answer_lost(Failure("cut", "closed the connection before its answer was complete"))
+
+    def _broken(self, text: str) -> None:
+        taker = self.taker
+        self.abort()
+        if taker is not None:
+            taker.answer_lost(Failure("garbled", text))
+
+    def _release(self) -> None:
+        self.taker = None
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            self.closed = True
+            return
+        if self.closed or transport.get_write_buffer_size():
+            self.closed = True
+            transport.abort()
+            return
+        self.idle_since = self.origin.sweeper.now
+        self.origin.idle.append(self)
+
+    # what the parser calls
+
+    def on_message_begin(self) -> None:
+        if self.complete:
+            # a second answer to one request
+            self.closed = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.complete:
+            return
+        self.head_bytes += len(name) + len(value)
+        if self.status:
+            if self.head_bytes > 2 * MAX_HEAD:
+                raise _TooLarge
+            return
+        if len(self.headers) >= MAX_HEADERS or self.head_bytes > 2 * MAX_HEAD + (256 << 10):
+            raise _TooLarge
+        name = name.lower()
+        before = self.headers.get(name)
+        self.headers[name] = value if before is None else before + b", " + value
+
+    def on_headers_complete(self) -> None:
+        if self.complete:
+            return
+        status = self.parser.get_status_code()
+        if status < 200:
+            self.interim = True
+            return
+        self.status = status
+        headers = self.headers
+        self.until_close = (
+            b"content-length" not in headers
+            and b"transfer-encoding" not in headers
+            and status not in (204, 304)
+        )
+        if self.taker is not None:
+            self.taker.answer_head(status, headers)
+
+    def on_body(self, data: bytes) -> None:
+        if self.taker is not None and not self.complete:
+            self.taker.answer_body(data)
+
+    def on_message_complete(self) -> None:
+        if self.interim:
+            self.interim = False
+            self.headers = {}
+            return
+        self.complete = True
+        if not self.parser.should_keep_alive():
+            self.closed = True
+
+
+class Origin:
+    """One scheme, host and port, and the connections to it."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, sweeper: Sweeper, base_url: str, context: ssl.SSLContext | None
+    ):
+        parts = urlsplit(base_url)
+        self.tls = parts.scheme == "https"
+        self.host = parts.hostname or ""
+        self.port = parts.port or (443 if self.tls else 80)
+        shown = f"[{self.host}]" if ":" in self.host else self.host
+        self.authority = shown if parts.port is None else f"{shown}:{self.port}"
+        self.path = parts.path.rstrip("/")
+        self.loop, self.sweeper = loop, sweeper
+        self.context = context if self.tls else None
+        self.keep_s = KEEP_TLS_S if self.tls else KEEP_S
+        self.idle: deque[UpstreamConnection] = deque()
+        self.connecting: set[asyncio.Task[None]] = set()
+        sweeper.members.add(self)
+
+    def acquire(self, taker: Taker, connect_s: float, *, fresh: bool = False) -> asyncio.Task[None] | None:
+        """Calls ``taker.connected`` at once with a kept connection, or later with a new one; then the task
+        that makes it is returned, for the taker to cancel when it has given up."""
+        idle = self.idle
+        while idle and not fresh:
+            connection = idle.pop()
+            if connection.closed or self.loop.time() - connection.idle_since > self.keep_s + 1:
+                connection.abort()
+                continue
+            connection.reused = True
+            taker.connected(connection)
+            return None
+        task = self.loop.create_task(self._open(taker, connect_s))
+        self.connecting.add(task)
+        task.add_done_callback(self.connecting.discard)
+        return task
+
+    async def _open(self, taker: Taker, connect_s: float) -> None:
+        failure = None
+        try:
+            async with asyncio.timeout(connect_s):
+                _, connection = await self.loop.create_connection(
+                    lambda: UpstreamConnection(self),
+                    self.host,
+                    self.port,
+                    ssl=self.context,
+                    server_hostname=self.host if self.context else None,
+                )
+        except TimeoutError:
+            failure = Failure("timeout", f"did not accept a connection within {connect_s:g} s")
+        except ssl.SSLCertVerificationError as error:
+            failure = Failure("untrusted", f"has a certificate that is not trusted ({error.verify_message})")
+        except (OSError, UnicodeError) as error:
+            failure = Failure("unreachable", f"cannot be reached ({getattr(error, 'strerror', '') or error})")
+        if failure:
+            taker.connect_failed(failure)
+        else:
+            taker.connected(connection)
+
+    def sweep(self, now: float) -> None:
+        idle = self.idle
+        while idle and (idle[0].closed or now - idle[0].idle_since > self.keep_s or len(idle) > MAX_IDLE):
+            idle.popleft().abort()
+
+    def close(self) -> None:
+        self.sweeper.members.discard(self)
+        for task in tuple(self.connecting):
+            task.cancel()
+        while self.idle:
+            self.idle.pop().abort()
