@@ -72,6 +72,7 @@ PURE = [
     "routes/gateway/paths.py",
     "routes/gateway/responses.py",
     "routes/gateway/shares.py",
+    "routes/gateway/snapshotrows.py",
     "routes/gateway/sse.py",
     "routes/gateway/usagelines.py",
     "routes/keyformat.py",
