@@ -250,7 +250,12 @@ class SnapshotFeed:
     async def _read_routes(self, connection: psycopg.AsyncConnection) -> None:
         routes = await self._execute(connection, ROUTES)
         targets = await self._execute(connection, TARGETS)
-        self.snapshot.routes = routes_by_name(routes, targets, self._unseal)
+        known = self.snapshot.routes
+        found = routes_by_name(routes, targets, self._unseal)
+        # what did not change stays the same object, so that others can tell by a look
+        self.snapshot.routes = {
+            name: known[name] if known.get(name) == record else record for name, record in found.items()
+        }
 
     def _unseal(self, sealed: str) -> str | None:
         """Decrypting takes 50 us, so what was opened is kept."""
