@@ -118,7 +118,7 @@ class Journey:
     def model(self, host: Host, environment: VllmEnvironment) -> str:
         """A model with random weights, made on the host by the environment's own Python."""
         folder = f"{host.work_dir.rstrip('/')}/models/{NAME}"
-        self.say(_("Making a small model with random weights: %(path)s") % {"path": folder})
+        self.say(_("A small model with random weights, made unless it is there: %(path)s") % {"path": folder})
         script = Path(__file__).with_name("tiny_model.py").read_bytes()
         python = str(Path(environment.executable).with_name("python"))
         session = session_for(host)

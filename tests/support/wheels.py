@@ -26,6 +26,7 @@ import pathlib, time, zipfile
 
 def build_wheel(folder, config_settings=None, metadata_directory=None):
     gate = pathlib.Path({gate!r})
+    pathlib.Path({gate!r} + ".reached").touch()
     while not gate.exists():
         time.sleep(0.05)
     name = "slowpart-1.0-py3-none-any.whl"
@@ -65,7 +66,8 @@ def write_wheel(
 
 
 def write_slow_source(folder: Path, gate: Path) -> Path:
-    """A source package ``slowpart`` 1.0 whose build waits until the file ``gate`` exists."""
+    """A source package ``slowpart`` 1.0 whose build waits until the file ``gate`` exists and makes the
+    file ``gate``.reached when it begins to."""
     files = {
         "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
         "backend.py": BACKEND.format(gate=str(gate)),

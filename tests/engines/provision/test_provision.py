@@ -72,9 +72,14 @@ def installing(operation):
     return operation.steps.get(name="install").state == StepState.RUNNING and processes(operation)
 
 
-def building(operation):
-    """The install job waits in the build of the slow package."""
-    return installing(operation) and "slowpart" in str(operation.scratch["jobs"]["install"]["tail"])
+def building(gate):
+    """True of an operation whose install job waits in the build of the slow package, and says so."""
+    reached = gate.with_name(gate.name + ".reached")
+    return lambda operation: (
+        reached.exists()
+        and installing(operation)
+        and "slowpart" in str(operation.scratch["jobs"]["install"]["tail"])
+    )
 
 
 def processes(operation):
@@ -136,7 +141,7 @@ def test_it_makes_the_cpu_build_look_like_vllm(host):
 
 @pytest.mark.slow
 def test_a_job_whose_worker_was_killed_is_found_again(host, slow):
-    operation = finish(provision(host), until=building)
+    operation = finish(provision(host), until=building(slow))
     before = processes(operation)
     # the worker died before it wrote down that it had launched the job
     Operation.objects.filter(pk=operation.pk).update(scratch={**operation.scratch, "jobs": {}})
@@ -148,7 +153,7 @@ def test_a_job_whose_worker_was_killed_is_found_again(host, slow):
 
 @pytest.mark.slow
 def test_a_job_that_was_killed_is_started_again(host, slow):
-    operation = finish(provision(host), until=building)
+    operation = finish(provision(host), until=building(slow))
     killed = processes(operation)
     for pid in killed:
         os.kill(pid, signal.SIGKILL)
@@ -160,7 +165,7 @@ def test_a_job_that_was_killed_is_started_again(host, slow):
 
 @pytest.mark.slow
 def test_a_leader_killed_alone_leaves_no_second_pip(host, slow):
-    operation = finish(provision(host), until=building)
+    operation = finish(provision(host), until=building(slow))
     leader = int(Path(f"{host.work_dir}/jobs/{operation.uuid}/install/pid").read_text().split()[0])
     others = set(processes(operation)) - {leader}
     os.kill(leader, signal.SIGKILL)
@@ -172,7 +177,7 @@ def test_a_leader_killed_alone_leaves_no_second_pip(host, slow):
 
 
 def test_cancelling_ends_every_process_and_takes_the_folder_away(host, slow):
-    operation = finish(provision(host), until=building)
+    operation = finish(provision(host), until=building(slow))
     Operation.objects.filter(pk=operation.pk).update(cancel_requested=True)
     assert finish(operation).state == OperationState.CANCELLED
     end_jobs(operation.pk, remove=True)
@@ -183,7 +188,7 @@ def test_cancelling_ends_every_process_and_takes_the_folder_away(host, slow):
 
 @pytest.mark.slow
 def test_a_later_operation_follows_a_job_that_goes_on(host, slow):
-    first = finish(provision(host), until=building)
+    first = finish(provision(host), until=building(slow))
     running = processes(first)
     Operation.objects.filter(pk=first.pk).update(state=OperationState.FAILED, code="host_unreachable")
     second = finish(
@@ -197,7 +202,7 @@ def test_a_later_operation_follows_a_job_that_goes_on(host, slow):
 
 @pytest.mark.slow
 def test_a_host_that_is_away_for_a_while_stops_nothing(host, slow):
-    operation = finish(provision(host), until=building)
+    operation = finish(provision(host), until=building(slow))
     before = processes(operation)
 
     def away(_host):
