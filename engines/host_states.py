@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from engines.choices import HostState
 from engines.models import Host
@@ -23,6 +22,8 @@ from engines.ssh.errors import (
     HostUnreachable,
     SignInRefused,
 )
+from kvadmin.sentences import gettext as _
+from kvadmin.sentences import joined
 
 
 def note_host_error(host: Host, error: HostError) -> HostState | None:
@@ -79,7 +80,7 @@ def _values_after(error: HostError) -> dict[str, Any] | None:
 
 
 def _text(error: HostError) -> str:
-    return f"{error.message} {error.remedy}".strip()
+    return joined(error.message, error.remedy)
 
 
 def _write(host: Host, values: dict[str, Any] | None) -> HostState | None:

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from engines.actions.host_ready import refuse_unconfirmed
 from engines.choices import DesiredState, EngineState, Launcher, OperationKind, OperationState
@@ -16,6 +15,7 @@ from engines.models import Engine, EngineStart, Host, Operation
 from engines.ssh.errors import HostError
 from engines.ssh.session import session_for
 from kvadmin.actions import Action, Conflict, Invalid
+from kvadmin.sentences import gettext as _
 
 _LONGEST_KEY = 500
 

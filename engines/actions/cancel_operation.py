@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from django.db import transaction
-from django.utils.translation import gettext as _
 
 from engines.models import Operation
 from engines.operations.base import flow_for
 from kvadmin.actions import Action, Conflict
+from kvadmin.sentences import gettext as _
 
 
 @dataclass

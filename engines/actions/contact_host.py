@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from django.db import transaction
-from django.utils.translation import gettext as _
 
 from engines.host_states import note_host_error, note_host_online
 from engines.models import Host
 from engines.ssh.errors import CommandTimeout, HostError, HostKeyUnknown, HostUnreachable
 from engines.ssh.session import session_for
 from kvadmin.actions import Action
+from kvadmin.sentences import gettext as _
 
 
 @dataclass

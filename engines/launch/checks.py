@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from django.utils.translation import gettext as _
-
 from engines.launch.preflight import Gpu, Preflight
+from kvadmin.sentences import gettext as _
+from kvadmin.sentences import pack
 
 #: disk space in the work folder below which a start is refused: logs and compile caches go there
 LEAST_DISK_KB = 512 * 1024
@@ -40,7 +40,8 @@ class Check:
     safe: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """As JSON; its sentences as kvadmin.sentences packs them."""
+        return {**asdict(self), "text": pack(self.text), "remedy": pack(self.remedy)}
 
 
 def run_checks(facts: Preflight, need: Need) -> list[Check]:

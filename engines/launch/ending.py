@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from engines.choices import EngineState
@@ -17,6 +16,7 @@ from engines.ssh.errors import NOTHING_KNOWN, HostFileDenied, HostFileMissing
 from engines.ssh.session import Session
 from engines.vllm.masking import mask_text
 from kvadmin.crypto import SecretUnreadable
+from kvadmin.sentences import gettext as _
 
 #: seconds a leader gets after SIGTERM before it is killed
 GRACE_S = 30

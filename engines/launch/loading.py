@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from engines.choices import EngineState
@@ -21,6 +20,8 @@ from engines.ssh.session import Session
 from engines.states import touch_engine
 from engines.vllm import log
 from engines.vllm.failures import phase_text
+from kvadmin.sentences import gettext as _
+from kvadmin.sentences import pack
 
 #: how long a model may load before the start is given up; a parameter of the operation
 LOAD_LIMIT_S = 3600
@@ -128,7 +129,10 @@ def note_ready(
     if start.log_path and start.launched_at is not None:
         read_log(session, start, last=False)
     record(start, seen.members(identity_of(start)))
-    start.facts["findings"] = findings(engine, endpoint, names[0] if names else "")
+    start.facts["findings"] = [
+        {**one, "text": pack(one["text"]), "remedy": pack(one["remedy"])}
+        for one in findings(engine, endpoint, names[0] if names else "")
+    ]
     start.ready_at = start.ready_at or timezone.now()
     start.tries, start.tried_at = 0, None
     start.vllm_version = start.facts.get("version") or start.vllm_version

@@ -14,7 +14,6 @@ from typing import Any
 
 from django.db.models import F, Q
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from engines.actions.start_engine import StartEngine
 from engines.actions.stop_engine import StopEngine
@@ -38,6 +37,8 @@ from engines.vllm import log
 from engines.vllm.failures import explain
 from kvadmin.actions import ActionError, Actor
 from kvadmin.crypto import SecretUnreadable
+from kvadmin.sentences import gettext as _
+from kvadmin.sentences import pack, unpack
 
 logger = logging.getLogger(__name__)
 
@@ -385,8 +386,13 @@ def _ended(session: Session, engine: Engine, seen: Scan) -> None:
     if start.given_up_at is not None and "cause" in start.facts:
         # why it was given up says more than the log of an engine that was then ended
         known = start.facts["cause"]
-        code, message, remedy = known["code"], known["text"], known["remedy"]
-    start.facts["cause"] = {"code": code, "line": cause.line, "text": message, "remedy": remedy}
+        code, message, remedy = known["code"], unpack(known["text"]), unpack(known["remedy"])
+    start.facts["cause"] = {
+        "code": code,
+        "line": cause.line,
+        "text": pack(message),
+        "remedy": pack(remedy),
+    }
     start.save(update_fields=["facts"])
     _move(engine, EngineState.FAILED, only_from=_LEFT, reason_code=code, reason=message, start=start)
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from django.utils.translation import gettext as _
-
 from engines.launch.files import argv_file, env_file
 from engines.launch.scan import Identity, Process, Scan, ScanIncomplete, parse_scan, scan_input
 from engines.launch.scripts import script
 from engines.ssh.errors import HostUnreachable
 from engines.ssh.session import Session
+from kvadmin.sentences import gettext as _
 
 #: seconds between SIGTERM and SIGKILL for what a leader left behind
 SURVIVORS_GRACE_S = 5

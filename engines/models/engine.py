@@ -13,6 +13,7 @@ from engines.choices import DesiredState, EngineState, Launcher
 from engines.models.host import Host, VllmEnvironment
 from engines.models.profile import Revision
 from kvadmin.crypto import EncryptedTextField, HoldsSecrets, is_readable
+from kvadmin.sentences import SentenceField
 
 if TYPE_CHECKING:
     from engines.models.operation import Operation
@@ -51,7 +52,7 @@ class Engine(HoldsSecrets):
     observed = models.CharField(_("state"), max_length=12, choices=EngineState, default=EngineState.STOPPED)
     state_at = models.DateTimeField(default=timezone.now)
     reason_code = models.CharField(max_length=60, blank=True, default="")
-    reason = models.TextField(blank=True, default="")
+    reason = SentenceField(blank=True, default="")
     served_names = models.JSONField(default=list)
     max_model_len = models.PositiveIntegerField(null=True)
     vllm_version = models.CharField(max_length=40, blank=True, default="")
@@ -200,7 +201,7 @@ class Transition(models.Model):
     from_state = models.CharField(max_length=12, choices=EngineState)
     to_state = models.CharField(max_length=12, choices=EngineState)
     reason_code = models.CharField(max_length=60, blank=True, default="")
-    reason = models.TextField(blank=True, default="")
+    reason = SentenceField(blank=True, default="")
     at = models.DateTimeField(default=timezone.now)
 
     class Meta:

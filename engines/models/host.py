@@ -8,6 +8,7 @@ from django.utils.translation import gettext_lazy as _
 
 from engines.choices import HostAuth, HostKind, HostState
 from kvadmin.crypto import EncryptedTextField, HoldsSecrets
+from kvadmin.sentences import SentenceField
 
 if TYPE_CHECKING:
     from kvadmin.models import User
@@ -48,7 +49,7 @@ class Host(HoldsSecrets):
     host_key = models.TextField(blank=True, default="")
     offered_key = models.TextField(blank=True, default="")
     state = models.CharField(_("state"), max_length=12, choices=HostState, default=HostState.NEW)
-    state_text = models.TextField(blank=True, default="")
+    state_text = SentenceField(blank=True, default="")
     last_seen_at = models.DateTimeField(_("last seen"), null=True)
     misses = models.PositiveIntegerField(default=0)
     boot_id = models.CharField(max_length=36, blank=True, default="")
@@ -116,7 +117,7 @@ class VllmEnvironment(models.Model):
         max_length=12, choices=VllmEnvironmentSource, default=VllmEnvironmentSource.FOUND
     )
     usable = models.BooleanField(default=True)
-    note = models.TextField(blank=True, default="")
+    note = SentenceField(blank=True, default="")
     seen_at = models.DateTimeField(null=True)
 
     class Meta:

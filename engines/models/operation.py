@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from engines.choices import OPERATION_ACTIVE, OperationKind, OperationState, StepState
 from engines.models.engine import Engine
 from engines.models.host import Host
+from kvadmin.sentences import SentenceField
 
 if TYPE_CHECKING:
     from kvadmin.models import User
@@ -52,10 +53,10 @@ class Operation(models.Model):
     parameters = models.JSONField(default=dict)
     scratch = models.JSONField(default=dict)
     progress = models.FloatField(null=True)
-    progress_text = models.CharField(max_length=300, blank=True, default="")
+    progress_text = SentenceField(blank=True, default="")
     code = models.CharField(max_length=60, blank=True, default="")
-    message = models.TextField(blank=True, default="")
-    remedy = models.TextField(blank=True, default="")
+    message = SentenceField(blank=True, default="")
+    remedy = SentenceField(blank=True, default="")
     cancel_requested = models.BooleanField(default=False)
     next_tick_at = models.DateTimeField(default=timezone.now)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -115,7 +116,7 @@ class OperationStep(models.Model):
     position = models.PositiveSmallIntegerField()
     name = models.CharField(max_length=40)
     state = models.CharField(max_length=10, choices=StepState, default=StepState.PENDING)
-    detail = models.TextField(blank=True, default="")
+    detail = SentenceField(blank=True, default="")
     attempts = models.PositiveIntegerField(default=0)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
@@ -155,7 +156,7 @@ class OperationLine(models.Model):
 
     operation = models.ForeignKey(Operation, on_delete=models.CASCADE, related_name="lines")
     at = models.DateTimeField(default=timezone.now)
-    text = models.TextField()
+    text = SentenceField()
 
     class Meta:
         ordering = ["id"]

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from engines.models import Engine, Host, Operation, OperationStep
 from engines.operations.base import flow_for
 from kvadmin.actions import Actor, Conflict
+from kvadmin.sentences import gettext as _
 
 if TYPE_CHECKING:
     from engines.choices import OperationKind

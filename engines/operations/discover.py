@@ -9,14 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy
 
 from engines.choices import OperationKind
 from engines.discovery.parse import Server, base_url, parse_answers, parse_scan
 from engines.discovery.scripts import ASK, SCAN
 from engines.models import EngineStart
 from engines.operations.base import Again, Context, Done, Flow, Step, register
+from kvadmin.sentences import gettext as _
+from kvadmin.sentences import ngettext
 
 
 def _scan(context: Context) -> Done:

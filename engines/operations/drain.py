@@ -4,7 +4,6 @@ then_stop (the parameters of the stop that follows if it is cancelled)."""
 from __future__ import annotations
 
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from engines.choices import DesiredState, EngineState, OperationKind
@@ -13,6 +12,7 @@ from engines.launch.endpoint import Endpoint
 from engines.models import Engine
 from engines.operations.base import Again, Context, Done, Flow, Step, register
 from engines.operations.start import stop_after
+from kvadmin.sentences import gettext as _
 
 #: seconds that running requests get
 LIMIT_S = 300

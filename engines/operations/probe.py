@@ -8,8 +8,7 @@ from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy
 
 from engines.choices import OperationKind
 from engines.host_states import note_host_error, note_host_online
@@ -19,6 +18,8 @@ from engines.probe import nvidia_smi, records, scripts
 from engines.probe.gpu_processes import mark_ours, not_ours
 from engines.probe.notes import gpu_note
 from engines.ssh.errors import CommandTimeout, HostError
+from kvadmin.sentences import gettext as _
+from kvadmin.sentences import joined, ngettext
 
 #: how many starts back a process on a GPU is still known as ours by its marker
 _STARTS_KNOWN = 2000
@@ -106,7 +107,7 @@ def gpus(context: Context) -> Done:
             "%(count)d processes on them are not kvadmin's.",
             others,
         ) % {"count": others}
-    return Done(f"{detail} {note}".strip())
+    return Done(joined(detail, note))
 
 
 @_noting

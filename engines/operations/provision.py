@@ -14,7 +14,6 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from engines.choices import OperationKind
@@ -27,6 +26,8 @@ from engines.provision.facts import parse_check, parse_pairs
 from engines.provision.job import MARKER
 from engines.provision.judge import judge
 from engines.provision.pip_output import PipProgress, classify_failure, last_error
+from kvadmin.sentences import gettext as _
+from kvadmin.sentences import joined
 
 #: a lost job (the host restarted, something killed it) is launched again this often
 MOST_LAUNCHES = 3
@@ -74,12 +75,12 @@ def _check(context: Context) -> Done:
     )
     for problem in problems:
         message, remedy = words.problem_words(problem)
-        context.log(f"{message} {remedy}")
+        context.log(joined(message, remedy))
     blocking = [problem for problem in problems if problem.blocks]
     if blocking or python is None:
         message, remedy = words.problem_words(blocking[0])
-        others = " ".join(words.problem_words(problem)[0] for problem in blocking[1:])
-        raise StepFailed(f"{message} {others}".strip(), code=blocking[0].code, remedy=remedy)
+        others = [words.problem_words(problem)[0] for problem in blocking[1:]]
+        raise StepFailed(joined(message, *others), code=blocking[0].code, remedy=remedy)
     context.scratch["python"] = python.path
     context.scratch["how"] = python.how if python.how != "none" else "uv"
     context.scratch["uv"] = found.uv

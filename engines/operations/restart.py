@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from engines.choices import EngineState, OperationKind
@@ -10,6 +9,7 @@ from engines.launch.ending import STOP_STEPS, stop_failed
 from engines.launch.loading import START_STEPS, start_failed
 from engines.operations.base import Context, Done, Flow, Step, register
 from engines.operations.start import stop_after
+from kvadmin.sentences import gettext as _
 
 
 def between(context: Context) -> Done:

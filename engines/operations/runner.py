@@ -15,7 +15,6 @@ from datetime import timedelta
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, transaction
 from django.utils import timezone, translation
-from django.utils.translation import gettext as _
 
 from engines.choices import OperationState, StepState
 from engines.models import Host, Operation, OperationLine, OperationStep
@@ -24,6 +23,7 @@ from engines.ssh.errors import HostError, HostUnreachable
 from engines.ssh.session import Session, session_for
 from engines.states import touch_engine
 from kvadmin.crypto import SecretUnreadable
+from kvadmin.sentences import gettext as _
 
 logger = logging.getLogger(__name__)
 
@@ -149,7 +149,7 @@ def _run_step(context: Context, flow: Flow, row: OperationStep, step: Step) -> D
         row.finished_at = timezone.now()
     else:
         context.operation.progress = outcome.progress
-        context.operation.progress_text = outcome.detail[:300]
+        context.operation.progress_text = outcome.detail
     if outcome.detail:
         row.detail = outcome.detail
     row.save(update_fields=["state", "detail", "finished_at"])

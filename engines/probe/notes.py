@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from django.utils.translation import gettext as _
-
 from engines.probe.nvidia_smi import GpuReport
+from kvadmin.sentences import gettext as _
 
 
 def gpu_note(report: GpuReport) -> str:

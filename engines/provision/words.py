@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from django.template.defaultfilters import filesizeformat
-from django.utils.translation import gettext as _
 
 from engines.provision.judge import Problem
 from engines.provision.pip_output import PipProgress
+from kvadmin.sentences import gettext as _
 
 Words = tuple[str, str]
 

@@ -10,11 +10,10 @@ import subprocess
 import time
 from pathlib import Path
 
-from django.utils.translation import gettext as _
-
 from engines.ssh.command import BOOTSTRAP_ARGV
 from engines.ssh.errors import CommandTimeout, HostUnreachable
 from engines.ssh.shell import Exchange, ShellSession
+from kvadmin.sentences import gettext as _
 
 _CHUNK = 65536
 

@@ -11,14 +11,13 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from django.utils.translation import gettext as _
-
 from engines.choices import HostAuth
 from engines.ssh import transport
 from engines.ssh.errors import HostMisconfigured, HostUnreachable
 from engines.ssh.shell import Exchange, ShellSession
 from engines.ssh.transport import Connection, Login, NotStarted
 from kvadmin.crypto import is_readable
+from kvadmin.sentences import gettext as _
 
 if TYPE_CHECKING:
     from engines.models import Host

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from django.utils.translation import gettext as _
-
 from engines.ssh import command
 from engines.ssh.errors import (
     HostDiskFull,
@@ -20,6 +18,7 @@ from engines.ssh.errors import (
 )
 from engines.ssh.parse import Frame, first_line, says_denied, says_no_space
 from engines.ssh.session import Result
+from kvadmin.sentences import gettext as _
 
 #: most bytes of one output stream that are kept; the rest is read and dropped
 OUTPUT_LIMIT = 8 * 1024 * 1024

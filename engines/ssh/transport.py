@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import paramiko
-from django.utils.translation import gettext as _
 
 from engines.ssh import command, keys
 from engines.ssh.errors import (
@@ -31,6 +30,7 @@ from engines.ssh.errors import (
 )
 from engines.ssh.parse import Frame
 from engines.ssh.shell import Exchange
+from kvadmin.sentences import gettext as _
 
 CONNECT_S = 10.0
 NEGOTIATE_S = 15.0

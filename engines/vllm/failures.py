@@ -4,147 +4,147 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_noop
 
 from engines.vllm import log
+from kvadmin.sentences import gettext as _
 
 #: pattern -> (sentence, remedy); both may name the pattern's groups
-_WORDS: dict[str, tuple[Any, Any]] = {
+_WORDS: dict[str, tuple[str, str]] = {
     "unrecognized_args": (
-        gettext_lazy("This vLLM version does not know these arguments: %(args)s"),
-        gettext_lazy("Take them out of the profile, or choose a vLLM version that has them."),
+        gettext_noop("This vLLM version does not know these arguments: %(args)s"),
+        gettext_noop("Take them out of the profile, or choose a vLLM version that has them."),
     ),
     "invalid_choice": (
-        gettext_lazy("This vLLM version does not take %(val)s for %(arg)s"),
-        gettext_lazy("Choose one of the values that the log lists."),
+        gettext_noop("This vLLM version does not take %(val)s for %(arg)s"),
+        gettext_noop("Choose one of the values that the log lists."),
     ),
     "invalid_value": (
-        gettext_lazy("The value of %(arg)s is not valid"),
-        gettext_lazy("Correct it in the profile."),
+        gettext_noop("The value of %(arg)s is not valid"),
+        gettext_noop("Correct it in the profile."),
     ),
     "no_cache_memory": (
-        gettext_lazy("No GPU memory was left for the KV cache after the weights."),
-        gettext_lazy(
+        gettext_noop("No GPU memory was left for the KV cache after the weights."),
+        gettext_noop(
             "Raise the GPU memory utilization, use more GPUs, choose a quantized model or lower the "
             "batched tokens."
         ),
     ),
     "kv_too_small": (
-        gettext_lazy(
+        gettext_noop(
             "One request of %(len)s tokens needs %(need)s GiB of KV cache, and %(have)s GiB are available."
         ),
-        gettext_lazy(
+        gettext_noop(
             "Lower the maximum model length, raise the GPU memory utilization or use a smaller cache type."
         ),
     ),
     "kv_too_small_v0": (
-        gettext_lazy("The maximum model length (%(len)s) is more than the KV cache holds (%(have)s tokens)."),
-        gettext_lazy("Lower the maximum model length or raise the GPU memory utilization."),
+        gettext_noop("The maximum model length (%(len)s) is more than the KV cache holds (%(have)s tokens)."),
+        gettext_noop("Lower the maximum model length or raise the GPU memory utilization."),
     ),
     "free_memory_low": (
-        gettext_lazy("The GPU has %(free)s GiB free, and %(want)s GiB were asked for."),
-        gettext_lazy("End what else uses the GPU, or lower the GPU memory utilization."),
+        gettext_noop("The GPU has %(free)s GiB free, and %(want)s GiB were asked for."),
+        gettext_noop("End what else uses the GPU, or lower the GPU memory utilization."),
     ),
     "cuda_oom": (
-        gettext_lazy("The GPU ran out of memory."),
-        gettext_lazy("Lower the requests at once, the batched tokens or the GPU memory utilization."),
+        gettext_noop("The GPU ran out of memory."),
+        gettext_noop("Lower the requests at once, the batched tokens or the GPU memory utilization."),
     ),
     "oom_load": (
-        gettext_lazy("The weights do not fit into the GPU's memory."),
-        gettext_lazy("Use more GPUs (tensor parallel) or a quantized model."),
+        gettext_noop("The weights do not fit into the GPU's memory."),
+        gettext_noop("Use more GPUs (tensor parallel) or a quantized model."),
     ),
     "oom_sampler": (
-        gettext_lazy("The GPU ran out of memory while warming up for %(n)s requests at once."),
-        gettext_lazy("Lower the requests at once (max-num-seqs)."),
+        gettext_noop("The GPU ran out of memory while warming up for %(n)s requests at once."),
+        gettext_noop("Lower the requests at once (max-num-seqs)."),
     ),
     "oom_killer": (
-        gettext_lazy("The host ran out of memory and its kernel killed a process."),
-        gettext_lazy("Give the host more memory, or start less on it."),
+        gettext_noop("The host ran out of memory and its kernel killed a process."),
+        gettext_noop("Give the host more memory, or start less on it."),
     ),
     "shm_small": (
-        gettext_lazy("Shared memory (/dev/shm) is too small."),
-        gettext_lazy("Make /dev/shm larger on the host."),
+        gettext_noop("Shared memory (/dev/shm) is too small."),
+        gettext_noop("Make /dev/shm larger on the host."),
     ),
     "swap_too_large": (
-        gettext_lazy("The swap space asked for is most of the host's memory."),
-        gettext_lazy("Lower or remove swap-space."),
+        gettext_noop("The swap space asked for is most of the host's memory."),
+        gettext_noop("Lower or remove swap-space."),
     ),
     "model_len_too_large": (
-        gettext_lazy("The maximum model length %(want)s is more than the model supports (%(max)s)."),
-        gettext_lazy("Lower the maximum model length to the model's own limit."),
+        gettext_noop("The maximum model length %(want)s is more than the model supports (%(max)s)."),
+        gettext_noop("Lower the maximum model length to the model's own limit."),
     ),
     "heads_not_divisible": (
-        gettext_lazy("The model's %(h)s attention heads cannot be split over %(tp)s GPUs."),
-        gettext_lazy("Choose a tensor parallel size that divides the number of heads."),
+        gettext_noop("The model's %(h)s attention heads cannot be split over %(tp)s GPUs."),
+        gettext_noop("Choose a tensor parallel size that divides the number of heads."),
     ),
     "tp_gt_gpus": (
-        gettext_lazy("The profile asks for more GPUs than vLLM can see."),
-        gettext_lazy("Lower tensor or pipeline parallel, or choose more GPUs in the profile."),
+        gettext_noop("The profile asks for more GPUs than vLLM can see."),
+        gettext_noop("Lower tensor or pipeline parallel, or choose more GPUs in the profile."),
     ),
     "model_path_missing": (
-        gettext_lazy("There is no model at %(m)s."),
-        gettext_lazy("Correct the model's path, or copy the model to the host."),
+        gettext_noop("There is no model at %(m)s."),
+        gettext_noop("Correct the model's path, or copy the model to the host."),
     ),
     "repo_invalid_vllm": (
-        gettext_lazy("%(m)s is neither a folder with a model nor a repository that can be read."),
-        gettext_lazy("Check the name, the path, and the access token if the model is private."),
+        gettext_noop("%(m)s is neither a folder with a model nor a repository that can be read."),
+        gettext_noop("Check the name, the path, and the access token if the model is private."),
     ),
     "repo_gated": (
-        gettext_lazy("The model is gated and this host has no access to it."),
-        gettext_lazy("Accept its licence and put an access token (HF_TOKEN) into the profile's secrets."),
+        gettext_noop("The model is gated and this host has no access to it."),
+        gettext_noop("Accept its licence and put an access token (HF_TOKEN) into the profile's secrets."),
     ),
     "hf_offline": (
-        gettext_lazy("The model is not on the host and could not be downloaded."),
-        gettext_lazy("Copy the model to the host, or give the host a way to the model hub."),
+        gettext_noop("The model is not on the host and could not be downloaded."),
+        gettext_noop("Copy the model to the host, or give the host a way to the model hub."),
     ),
     "no_weights": (
-        gettext_lazy("The model's folder holds no weights."),
-        gettext_lazy("Copy the weight files there."),
+        gettext_noop("The model's folder holds no weights."),
+        gettext_noop("Copy the weight files there."),
     ),
     "arch_unsupported": (
-        gettext_lazy("This vLLM version does not support the model's architecture %(a)s."),
-        gettext_lazy("Choose another vLLM version."),
+        gettext_noop("This vLLM version does not support the model's architecture %(a)s."),
+        gettext_noop("Choose another vLLM version."),
     ),
     "transformers_unknown_type": (
-        gettext_lazy("The installed transformers library does not know this model's type."),
-        gettext_lazy("Choose a newer vLLM version."),
+        gettext_noop("The installed transformers library does not know this model's type."),
+        gettext_noop("Choose a newer vLLM version."),
     ),
     "trust_remote_code_vllm": (
-        gettext_lazy("The model brings its own code, which vLLM runs only when told to."),
-        gettext_lazy("Review that code, then add --trust-remote-code to the extra arguments."),
+        gettext_noop("The model brings its own code, which vLLM runs only when told to."),
+        gettext_noop("Review that code, then add --trust-remote-code to the extra arguments."),
     ),
     "trust_remote_code_hf": (
-        gettext_lazy("The model brings its own code, which vLLM runs only when told to."),
-        gettext_lazy("Review that code, then add --trust-remote-code to the extra arguments."),
+        gettext_noop("The model brings its own code, which vLLM runs only when told to."),
+        gettext_noop("Review that code, then add --trust-remote-code to the extra arguments."),
     ),
     "disk_full": (
-        gettext_lazy("A disk on the host is full."),
-        gettext_lazy("Free space on it, or put the model cache on another disk."),
+        gettext_noop("A disk on the host is full."),
+        gettext_noop("Free space on it, or put the model cache on another disk."),
     ),
     "port_in_use": (
-        gettext_lazy("The port is used by another program."),
-        gettext_lazy("End that program, or give the engine another port."),
+        gettext_noop("The port is used by another program."),
+        gettext_noop("End that program, or give the engine another port."),
     ),
     "device_infer": (
-        gettext_lazy("vLLM found no GPU it can use."),
-        gettext_lazy("Check nvidia-smi on the host, and that this vLLM build is for its GPUs."),
+        gettext_noop("vLLM found no GPU it can use."),
+        gettext_noop("Check nvidia-smi on the host, and that this vLLM build is for its GPUs."),
     ),
     "driver_old": (
-        gettext_lazy("The host's NVIDIA driver is older than this vLLM needs."),
-        gettext_lazy("Update the driver, or provision a vLLM version built for an older CUDA."),
+        gettext_noop("The host's NVIDIA driver is older than this vLLM needs."),
+        gettext_noop("Update the driver, or provision a vLLM version built for an older CUDA."),
     ),
     "no_cuda": (
-        gettext_lazy("vLLM found no NVIDIA driver or no GPU."),
-        gettext_lazy("Check the driver on the host with nvidia-smi."),
+        gettext_noop("vLLM found no NVIDIA driver or no GPU."),
+        gettext_noop("Check the driver on the host with nvidia-smi."),
     ),
     "quant_unknown": (
-        gettext_lazy("This vLLM version does not know the quantization method %(q)s."),
-        gettext_lazy("Choose a method that this version supports."),
+        gettext_noop("This vLLM version does not know the quantization method %(q)s."),
+        gettext_noop("Choose a method that this version supports."),
     ),
     "kv_dtype_invalid": (
-        gettext_lazy("This vLLM version does not know the KV cache type."),
-        gettext_lazy("Choose another KV cache type in the profile."),
+        gettext_noop("This vLLM version does not know the KV cache type."),
+        gettext_noop("Choose another KV cache type in the profile."),
     ),
 }
 
@@ -155,9 +155,9 @@ def explain(cause: log.Cause, exit_status: int | None) -> tuple[str, str, str]:
     if cause.id in _WORDS:
         sentence, known_remedy = _WORDS[cause.id]
         try:
-            return cause.id, str(sentence) % cause.found, str(known_remedy)
+            return cause.id, _(sentence) % cause.found, _(known_remedy)
         except KeyError:
-            return cause.id, cause.line, str(known_remedy)
+            return cause.id, cause.line, _(known_remedy)
     if exit_status == 137 and cause.id in log.SUMMARIES | {"unknown"}:
         return (
             "killed",

@@ -14,6 +14,7 @@ from engines.choices import EngineState
 from engines.models import Engine, Operation
 from engines.views.fleet import make_cards
 from engines.vllm.command import display_command
+from kvadmin.sentences import unpack
 from kvadmin.views.base import PermissionView
 
 #: states from which each verb makes sense; the action itself has the last word
@@ -51,7 +52,7 @@ def offered(engine: Engine) -> list[str]:
 def waivable(operation: Operation | None) -> list[dict[str, Any]]:
     """The failed checks of a start that an operator may override; none if one of them is not safe to."""
     checks = operation.scratch.get("checks", []) if operation is not None else []
-    missed = [check for check in checks if not check["ok"]]
+    missed = [in_words(check) for check in checks if not check["ok"]]
     return missed if all(check["safe"] for check in missed) else []
 
 
@@ -77,8 +78,19 @@ def engine_context(request: HttpRequest, pk: int) -> dict[str, Any]:
         "offered": offered(engine),
         "tabs": tabs(engine),
         "tab": request.resolver_match.url_name if request.resolver_match else "",
-        "findings": (engine.current_start.facts.get("findings", []) if engine.current_start else []),
+        "findings": findings(engine),
     }
+
+
+def findings(engine: Engine) -> list[dict[str, Any]]:
+    """What its present start found, in words."""
+    kept = engine.current_start.facts.get("findings", []) if engine.current_start else []
+    return [in_words(one) for one in kept]
+
+
+def in_words(stored: dict[str, Any]) -> dict[str, Any]:
+    """A stored check or finding with its sentences in the reader's language."""
+    return {**stored, "text": unpack(stored["text"]), "remedy": unpack(stored["remedy"])}
 
 
 def mark_of(context: dict[str, Any]) -> str:
