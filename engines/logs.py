@@ -24,6 +24,8 @@ from kvadmin.crypto import SecretUnreadable
 
 #: bytes that a tail looks at, and the most that one piece holds
 TAIL_BYTES, PIECE_BYTES = 131_072, 262_144
+#: bytes of one piece of a copy
+COPY_BYTES = 1_048_576
 #: longest part of a found line that is shown, characters, and that is searched, bytes
 LINE_CHARS, LINE_BYTES = 400, 16_384
 
@@ -63,6 +65,12 @@ class SecretsUnknown(HostError):
     """The start's secrets cannot be decrypted, so nothing can be masked and nothing is shown."""
 
     code = "secret_unreadable"
+
+
+class LogGone(HostError):
+    """There is no such file on the host any more."""
+
+    code = "log_gone"
 
 
 class _MaskedFile:
@@ -149,10 +157,14 @@ def after(start: EngineStart, offset: int, length: int = PIECE_BYTES) -> Chunk:
     """What has come since ``offset``: whole lines, or a line's beginning if it is all there is.
 
     A file shorter than ``offset`` (it was replaced) is read from its beginning. What may be the first
-    half of a secret waits for the rest.
+    half of a secret waits for the rest. Raises LogGone for a file that was there.
     """
     with _masked_file(start) as file:
-        size = file.size() or 0
+        size = file.size()
+        if size is None:
+            if offset:
+                raise _gone()
+            return Chunk(0, 0, "")
         if size < offset:
             offset = 0
         if size == offset:
@@ -160,6 +172,43 @@ def after(start: EngineStart, offset: int, length: int = PIECE_BYTES) -> Chunk:
         data = file.read_settled(offset, min(length, PIECE_BYTES))
     end = data.rfind(b"\n") + 1 or _whole_characters(data)
     return Chunk(offset, offset + end, as_text(data[:end]))
+
+
+def _gone() -> LogGone:
+    return LogGone(
+        _("The log is gone from the host: somebody removed or moved the file."),
+        remedy=_("What kvadmin kept of it is with the start, under Starts."),
+    )
+
+
+def copy(start: EngineStart) -> Iterator[bytes]:
+    """The log as it is now, in pieces. The first is read at once, and raises a HostError where there is none.
+
+    What breaks off later ends with a line that says why: what was sent cannot be taken back.
+    """
+    with _masked_file(start) as file:
+        size = file.size()
+    if size is None:
+        raise _gone()
+    first = read(start, 0, min(size, COPY_BYTES))
+
+    def pieces() -> Iterator[bytes]:
+        piece, offset, why = first, 0, ""
+        while piece:
+            yield piece
+            offset += len(piece)
+            if offset >= size:
+                return
+            try:
+                piece = read(start, offset, min(size - offset, COPY_BYTES))
+            except HostError as error:
+                piece, why = b"", error.message
+        if offset < size:
+            why = why or _("the file became shorter while it was read")
+            said = _("kvadmin: this copy breaks off here, at byte %(offset)d of %(size)d: %(why)s")
+            yield f"\n[{said % {'offset': offset, 'size': size, 'why': why}}]\n".encode()
+
+    return pieces()
 
 
 def read(start: EngineStart, offset: int, length: int) -> bytes:

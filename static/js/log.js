@@ -18,21 +18,29 @@ function append(text) {
 }
 
 function say(text) {
-  box.querySelector("[data-log-note]").textContent = text;
+  const note = box.querySelector("[data-log-note]");
+  if (note.textContent !== text) note.textContent = text;
 }
 
 const follow = box?.querySelector("[data-log-follow]");
 let source = null;
+let trouble = "";
 
 function open() {
   source?.close();
   source = new EventSource(`${box.dataset.stream}&from=${box.dataset.last}`);
   source.addEventListener("lines", (event) => {
     box.dataset.last = event.lastEventId;
-    say("");
+    if (trouble) say((trouble = ""));
     append(event.data);
   });
-  source.addEventListener("trouble", (event) => say(event.data));
+  source.addEventListener("anew", (event) => {
+    say(event.data);
+    box.querySelector("[data-log-text]").textContent = "";
+    box.dataset.first = box.dataset.last = "0";
+    box.querySelector("[data-log-older]").disabled = true;
+  });
+  source.addEventListener("trouble", (event) => say((trouble = event.data)));
   source.addEventListener("end", () => source.close());
 }
 

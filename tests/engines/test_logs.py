@@ -7,6 +7,7 @@ from django.urls import reverse
 from engines import logs
 from engines.choices import HostAuth, HostKind
 from engines.models import EngineStart
+from engines.views.engines.log import follow
 from tests.support.factories import EngineFactory, HostFactory, ProfileFactory, RevisionFactory
 
 pytestmark = pytest.mark.django_db
@@ -197,3 +198,62 @@ def test_a_search_does_not_tell_whether_a_guess_is_in_a_secret(secret_start):
 def test_numbers_behind_names_like_those_of_secrets_stay_readable(start):
     write(start, b"prompt_tokens: 12, hf_token=abcdefghij, token: None\n")
     assert logs.tail(start).text == "prompt_tokens: 12, hf_token=**********, token: None\n"
+
+
+def download(client, start):
+    return client.get(reverse("engines:engine_log_download", args=[start.engine_id]), follow=True)
+
+
+def test_a_download_of_a_log_that_is_gone_says_so_on_the_page(client, viewer, start):
+    Path(start.log_path).unlink()
+    client.force_login(viewer)
+    page = download(client, start)
+    assert page.redirect_chain[0][0].endswith("?start=1")
+    assert "The log is gone from the host" in page.content.decode()
+
+
+def test_a_download_ends_with_why_it_broke_off(client, viewer, start, monkeypatch):
+    monkeypatch.setattr(logs, "COPY_BYTES", 10)
+    client.force_login(viewer)
+    for change, why in (
+        (lambda: Path(start.log_path).unlink(), "[kvadmin: this copy breaks off here, at byte 10 of 36: "),
+        (lambda: write(start, b"INFO"), "of 36: the file became shorter while it was read]"),
+    ):
+        write(start, b"INFO line 1\n" * 3)
+        pieces = iter(download(client, start).streaming_content)
+        assert next(pieces) == b"INFO line "
+        change()
+        rest = b"".join(pieces).decode()
+        assert why in rest
+        assert rest.endswith("]\n")
+
+
+def test_a_download_of_a_growing_log_ends(start, monkeypatch):
+    monkeypatch.setattr(logs, "COPY_BYTES", 12)
+    write(start, b"INFO line 1\n" * 2)
+    copied = b""
+    for piece in logs.copy(start):
+        copied += piece
+        with Path(start.log_path).open("ab") as file:
+            file.write(b"INFO line 2\n" * 2)
+    assert copied == b"INFO line 1\n" * 2
+
+
+def test_following_a_log_that_goes_away_says_so(client, viewer, start):
+    write(start, b"first\n")
+    with pytest.raises(logs.LogGone):
+        Path(start.log_path).unlink()
+        logs.after(start, 6)
+    assert logs.after(start, 0).text == ""
+
+
+def test_the_stream_says_when_the_log_begins_anew_or_goes_away(start):
+    write(start, b"new\n")
+    look = follow(start, 500)
+    assert [event.name for event in look.events] == ["anew", "lines"]
+    assert look.cursor == 4
+    assert follow(start, 4).events == []
+    Path(start.log_path).unlink()
+    (event,) = follow(start, 4).events
+    assert event.name == "trouble"
+    assert "gone from the host" in event.data

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views import View
 
@@ -94,8 +95,23 @@ class LogSearchView(PermissionView, View):
         )
 
 
+def follow(start: EngineStart, offset: int) -> Read[int]:
+    """What a look at the log brings to somebody who has it up to ``offset``."""
+    try:
+        chunk = logs.after(start, offset)
+    except HostError as error:
+        return Read(offset, [Event(error.message, name="trouble")])
+    events = []
+    if chunk.start_offset < offset:
+        events.append(Event(_("The log has begun anew on the host."), name="anew"))
+    if chunk.text:
+        events.append(Event(chunk.text, name="lines", id=str(chunk.end_offset)))
+    return Read(chunk.end_offset, events)
+
+
 class LogStreamView(PermissionView, View):
-    """Server-sent events ``lines`` (new text; the id is the byte offset behind it) and ``trouble``."""
+    """Server-sent events: ``lines`` (new text; the id is the byte offset behind it), ``anew`` (the file was
+    replaced: what follows is its beginning) and ``trouble``."""
 
     permission = "engine.log"
 
@@ -103,17 +119,8 @@ class LogStreamView(PermissionView, View):
         start = start_of(request, pk)
         offset = whole_number(last_event_id(request) or request.GET.get("from")) or 0
 
-        def read(offset: int) -> Read[int]:
-            try:
-                chunk = logs.after(start, offset)
-            except HostError as error:
-                return Read(offset, [Event(error.message, name="trouble")])
-            if not chunk.text:
-                return Read(offset)
-            return Read(chunk.end_offset, [Event(chunk.text, name="lines", id=str(chunk.end_offset))])
-
         return event_stream(
-            read,
+            lambda offset: follow(start, offset),
             offset,
             may_go_on=still_allowed(request, self.permission),
             host=str(start.engine.host_id),
@@ -126,13 +133,11 @@ class LogDownloadView(PermissionView, View):
 
     def get(self, request: HttpRequest, pk: int) -> HttpResponse:
         start = start_of(request, pk)
-        response = PieceByPiece(self._pieces(start), content_type="text/plain; charset=utf-8")
+        try:
+            pieces = logs.copy(start)
+        except HostError as error:
+            messages.error(request, f"{error.message} {error.remedy}".strip())
+            return redirect(f"{reverse('engines:engine_log', args=[pk])}?start={start.number}")
+        response = PieceByPiece(pieces, content_type="text/plain; charset=utf-8")
         response["Content-Disposition"] = f'attachment; filename="engine-{pk}-start-{start.number}.log"'
         return response
-
-    @staticmethod
-    def _pieces(start: EngineStart) -> Iterator[bytes]:
-        offset = 0
-        while piece := logs.read(start, offset, 1_048_576):
-            offset += len(piece)
-            yield piece
