@@ -100,6 +100,9 @@ class Environment(BaseSettings):
     keep_operations_d: int = setting(
         90, "KVADMIN_KEEP_OPERATIONS_D", "a number of days between 7 and 4000", ge=7, le=4000
     )
+    keep_starts: int = setting(
+        20, "KVADMIN_KEEP_STARTS", "a number of starts between 2 and 1000", ge=2, le=1000
+    )
     torch_index: str = setting(
         "", "KVADMIN_TORCH_INDEX", "the address of an index with PyTorch's CPU wheels, or their folder"
     )

@@ -34,6 +34,7 @@ KVADMIN_KEEP_MINUTES_D = ENV.keep_minutes_d
 KVADMIN_KEEP_HOURS_D = ENV.keep_hours_d
 KVADMIN_KEEP_AUDIT_D = ENV.keep_audit_d
 KVADMIN_KEEP_OPERATIONS_D = ENV.keep_operations_d
+KVADMIN_KEEP_STARTS = ENV.keep_starts
 
 ALLOWED_HOSTS = [
     *(name.strip() for name in ENV.allowed_hosts.split(",") if name.strip()),

@@ -205,6 +205,9 @@ class RemoveQuery(serializers.Serializer):
     forget = serializers.BooleanField(
         default=False, help_text="Also when its host cannot be reached any more."
     )
+    remove_files = serializers.BooleanField(
+        default=False, help_text="Also remove its logs and start folders from the host, afterwards."
+    )
 
 
 class _Override(StrictSerializer):

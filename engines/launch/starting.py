@@ -6,13 +6,13 @@ import uuid
 
 from django.db import transaction
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from engines.choices import EngineState, Launcher
 from engines.launch import remote
 from engines.launch.checks import Need, refused, run_checks
 from engines.launch.ending import close_start, end_leftovers, last_lines
 from engines.launch.files import NotWritable, start_directory, unit_name
+from engines.launch.folders import prune
 from engines.launch.identity import identity_of, take_files
 from engines.launch.preflight import PreflightIncomplete, parse_preflight
 from engines.launch.scripts import script
@@ -27,6 +27,8 @@ from engines.vllm.masking import mask_arguments
 from engines.vllm.notes import Unreadable
 from engines.vllm.spec import ServeSpec, parse_gpus
 from kvadmin.crypto import new_secret
+from kvadmin.sentences import gettext as _
+from kvadmin.sentences import pack
 
 _YES = {"1", "true", "yes", "on"}
 
@@ -156,6 +158,11 @@ def prepare(context: Context) -> Done:
     start.command = mask_arguments(argv, revision.spec.secrets.values())
     start.vllm_version = version
     start.save(update_fields=["command", "vllm_version"])
+    pruned, problem = prune(context.session, engine)
+    if pruned:
+        context.log(_("Removed the folders of %(count)d earlier starts from the host.") % {"count": pruned})
+    if problem:
+        context.log(problem)
     return Done(_("The start's folder is %(path)s.") % {"path": start.directory})
 
 
@@ -242,8 +249,8 @@ def give_up(context: Context, start: EngineStart, error: StepFailed | None = Non
     start.facts["cause"] = {
         "code": error.code,
         "line": line,
-        "text": error.message,
-        "remedy": error.remedy,
+        "text": pack(error.message),
+        "remedy": pack(error.remedy),
     }
     start.save(update_fields=["facts"])
     return error

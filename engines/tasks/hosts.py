@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 
 from celery import shared_task
@@ -11,13 +12,16 @@ from django.utils import timezone
 from engines.actions.probe_host import ProbeHost
 from engines.choices import HostState
 from engines.host_states import note_host_error, note_host_online
+from engines.launch.folders import remove_folders
 from engines.models import GpuSample, Host
 from engines.operations.probe import save_samples
 from engines.probe import nvidia_smi, records, scripts
-from engines.ssh.errors import CommandTimeout, HostError
+from engines.ssh.errors import CommandTimeout, HostError, HostUnreachable
 from engines.ssh.session import session_for
 from kvadmin.actions import ActionError, Actor
 from kvadmin.retention import delete_in_pieces
+
+logger = logging.getLogger(__name__)
 
 SAMPLES_KEPT = timedelta(days=30)
 _WATCHED = (HostState.ONLINE, HostState.UNREACHABLE)
@@ -75,6 +79,30 @@ def probe_hosts() -> None:
             ProbeHost(Actor.system(), host=host).run()
         except ActionError:
             continue
+
+
+@shared_task(
+    ignore_result=True,
+    autoretry_for=(HostUnreachable,),
+    max_retries=12,
+    retry_backoff=10,
+    retry_backoff_max=600,
+)
+def remove_start_folders(host_id: int, folders: list[str]) -> None:
+    """Remove folders that starts of an engine, gone by now, had on a host. Tried for over an hour."""
+    host = Host.objects.select_related("jump").filter(pk=host_id).first()
+    if host is None:
+        return
+    try:
+        session = session_for(host)
+        try:
+            remove_folders(session, folders)
+        finally:
+            session.close()
+    except HostUnreachable:
+        raise
+    except HostError as error:
+        logger.warning("host %s: start folders stay: %s", host_id, error.message)
 
 
 @shared_task(ignore_result=True)

@@ -103,6 +103,8 @@ def kept() -> dict[str, str]:
         _("Single samples"): ngettext("%(count)d hour", "%(count)d hours", hours) % {"count": hours},
         _("Samples by the minute"): days(settings.KVADMIN_KEEP_MINUTES_D),
         _("Samples by the hour"): days(settings.KVADMIN_KEEP_HOURS_D),
+        _("Logs and folders of starts on hosts"): _("the newest %(count)d of each engine")
+        % {"count": settings.KVADMIN_KEEP_STARTS},
         _("Operations that have ended"): days(settings.KVADMIN_KEEP_OPERATIONS_D),
         _("Audit events"): days(settings.KVADMIN_KEEP_AUDIT_D),
     }

@@ -18,6 +18,7 @@ from engines.actions.create_engine import CreateEngine
 from engines.actions.engine_input import suggest_port
 from engines.actions.remove_engine import RemoveEngine
 from engines.actions.start_engine import StartEngine
+from engines.choices import Launcher
 from engines.models import Engine, Host, Revision, VllmEnvironment
 from engines.views.engines.act import tell
 from kvadmin.actions import ActionError
@@ -176,7 +177,7 @@ class EngineChangeView(PermissionView, View):
             "keep_running": engine.keep_running,
         }
         form = EngineForm(initial=initial, engine=engine, user=request.user)
-        return render(request, "engines/engine_edit.html", {"form": form, "engine": engine})
+        return render(request, "engines/engine_edit.html", self._context(engine, form))
 
     def post(self, request: HttpRequest, pk: int) -> HttpResponse:
         engine = self._engine(request, pk)
@@ -190,7 +191,18 @@ class EngineChangeView(PermissionView, View):
             else:
                 messages.success(request, _("Saved. What needs a restart takes effect with the next start."))
                 return redirect("engines:engine_detail", pk=engine.pk)
-        return render(request, "engines/engine_edit.html", {"form": form, "engine": engine}, status=422)
+        return render(request, "engines/engine_edit.html", self._context(engine, form), status=422)
+
+    @staticmethod
+    def _context(engine: Engine, form: EngineForm) -> dict[str, Any]:
+        """``unseen``: whether it still runs is not known, so that it can only be stopped or forgotten."""
+        ours = engine.starts.exclude(launcher=Launcher.ADOPTED)
+        return {
+            "form": form,
+            "engine": engine,
+            "has_files": ours.exclude(directory="").exists(),
+            "unseen": ours.filter(ended_at=None).exists(),
+        }
 
 
 class EngineRemoveView(PermissionView, View):
@@ -200,7 +212,12 @@ class EngineRemoveView(PermissionView, View):
     def post(self, request: HttpRequest, pk: int) -> HttpResponse:
         engine = get_object_or_404(Engine.objects.visible_to(request.user), pk=pk)
         try:
-            RemoveEngine(actor=actor_of(request), engine=engine).run()
+            RemoveEngine(
+                actor=actor_of(request),
+                engine=engine,
+                forget="forget" in request.POST,
+                remove_files="remove_files" in request.POST,
+            ).run()
         except ActionError as error:
             tell(request, error)
             return redirect("engines:engine_detail", pk=pk)
