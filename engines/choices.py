@@ -16,7 +16,16 @@ class HostKind(models.TextChoices):
 class HostAuth(models.TextChoices):
     KEY = "key", _("Private key")
     PASSWORD = "password", _("Password")
+    BOTH = "both", _("Private key and password")
     NONE = "none", _("None (this machine)")
+
+    @property
+    def by_key(self) -> bool:
+        return self in {HostAuth.KEY, HostAuth.BOTH}
+
+    @property
+    def by_password(self) -> bool:
+        return self in {HostAuth.PASSWORD, HostAuth.BOTH}
 
 
 class HostState(TonedChoices):

@@ -74,8 +74,8 @@ def _check_connection(host: Host, mistakes: Mistakes) -> None:
         mistakes.add("username", _("Give the user to sign in as on the host."))
     elif not _USERNAME.fullmatch(host.username):
         mistakes.add("username", _("This is not a user name: letters, digits and . _ - only."))
-    if host.auth not in {HostAuth.KEY, HostAuth.PASSWORD}:
-        mistakes.add("auth", _("Choose a private key or a password."))
+    if host.auth not in {HostAuth.KEY, HostAuth.PASSWORD, HostAuth.BOTH}:
+        mistakes.add("auth", _("Choose a private key, a password, or both."))
     if host.jump is not None:
         _check_jump(host, host.jump, mistakes)
 
@@ -169,16 +169,22 @@ def set_credentials(host: Host, mistakes: Mistakes, given: GivenCredentials) -> 
     if host.kind == HostKind.LOCAL:
         host.private_key = host.passphrase = host.password = host.public_key = ""
         return
-    if host.auth == HostAuth.PASSWORD:
-        if given.password:
-            host.password = given.password
-        elif not has_secret(host, "password"):
-            mistakes.add("password", _("Give the password to sign in with."))
-        elif not is_readable(host, "password"):
-            mistakes.add("password", _("The stored secret cannot be read: enter it again."))
+    way = HostAuth(host.auth) if host.auth in HostAuth.values else HostAuth.NONE
+    if not way.by_password:
+        host.password = ""
+    elif given.password:
+        host.password = given.password
+    elif not has_secret(host, "password"):
+        mistakes.add("password", _("Give the password to sign in with."))
+    elif not is_readable(host, "password"):
+        mistakes.add("password", _("The stored secret cannot be read: enter it again."))
+    if way.by_key:
+        _set_key(host, mistakes, given)
+    else:
         host.private_key = host.passphrase = host.public_key = ""
-        return
-    host.password = ""
+
+
+def _set_key(host: Host, mistakes: Mistakes, given: GivenCredentials) -> None:
     comment = f"kvadmin-{host.name}"
     if given.generate_key:
         pair = keys.generate(comment)

@@ -135,15 +135,16 @@ def login_for(host: Host) -> Login:
                 _("The stored secret of %(host)s cannot be read.") % {"host": hop.name},
                 remedy=_("Edit the host and enter it again, or put the old data key back."),
             )
+        way = HostAuth(hop.auth)
         login = Login(
             name=hop.name,
             address=hop.address,
             port=hop.port,
             username=hop.username,
             host_key=hop.host_key,
-            private_key=hop.private_key if hop.auth == HostAuth.KEY else "",
-            passphrase=hop.passphrase if hop.auth == HostAuth.KEY else "",
-            password=hop.password if hop.auth == HostAuth.PASSWORD else "",
+            private_key=hop.private_key if way.by_key else "",
+            passphrase=hop.passphrase if way.by_key else "",
+            password=hop.password if way.by_password else "",
             jump=login,
         )
     assert login is not None  # noqa: S101 - a local host has a session of its own kind

@@ -7,7 +7,6 @@ sent, and signs in with exactly what the host's row has: no agent, no key files,
 from __future__ import annotations
 
 import contextlib
-import io
 import logging
 import select
 import socket
@@ -24,12 +23,11 @@ from engines.ssh.errors import (
     HostError,
     HostKeyChanged,
     HostKeyUnknown,
-    HostKeyUnusable,
     HostUnreachable,
-    SignInRefused,
 )
 from engines.ssh.parse import Frame
 from engines.ssh.shell import Exchange
+from engines.ssh.sign_in import offer, refused, wants_more
 from kvadmin.sentences import gettext as _
 
 CONNECT_S = 10.0
@@ -379,67 +377,19 @@ def _check_host_key(transport: paramiko.Transport, login: Login) -> None:
 
 
 def _sign_in(transport: paramiko.Transport, login: Login) -> None:
+    tried: list[str] = []
     try:
-        if login.private_key:
-            left = transport.auth_publickey(login.username, _private_key(login))
-            if left and login.password:
-                left = _by_password(transport, login)
-        elif login.password:
-            left = _by_password(transport, login)
-        else:
-            left = transport.auth_none(login.username)
+        left = offer(transport, login, tried)
     except paramiko.BadAuthenticationType as error:
-        raise _refused(login, error.allowed_types) from error
+        raise refused(login, tried, error.allowed_types) from error
     except paramiko.AuthenticationException as error:
         if not transport.is_active() or "imeout" in str(error):
             raise cut(login.name, error) from error
-        raise _refused(login) from error
+        raise refused(login, tried) from error
     except (OSError, EOFError, paramiko.SSHException) as error:
         raise cut(login.name, error) from error
     if left:
-        raise _refused(login, left)
-
-
-def _by_password(transport: paramiko.Transport, login: Login) -> list[str]:
-    try:
-        return transport.auth_password(login.username, login.password, fallback=False)
-    except paramiko.BadAuthenticationType as error:
-        if "keyboard-interactive" not in error.allowed_types:
-            raise
-    return transport.auth_interactive(
-        login.username, lambda _title, _text, prompts: [login.password for _prompt in prompts]
-    )
-
-
-def _private_key(login: Login) -> paramiko.PKey:
-    try:
-        key = keys.read_private_key(login.private_key, login.passphrase)
-    except keys.KeyProblem as error:
-        raise HostKeyUnusable(
-            _("The private key of %(host)s cannot be used. %(problem)s")
-            % {"host": login.name, "problem": error.message},
-            remedy=error.remedy,
-        ) from error
-    text = keys.private_text(key)
-    kinds = {"ssh-ed25519": paramiko.Ed25519Key, "ssh-rsa": paramiko.RSAKey}
-    name = keys.public_line(text).split(" ", 1)[0]
-    return kinds.get(name, paramiko.ECDSAKey).from_private_key(io.StringIO(text))
-
-
-def _refused(login: Login, accepted: list[str] | None = None) -> SignInRefused:
-    names = {"host": login.name, "user": login.username, "methods": ", ".join(accepted or [])}
-    if login.private_key:
-        message = _("%(host)s refused the key of user %(user)s.") % names
-        remedy = _("Put the public key into ~/.ssh/authorized_keys of that user on the host.")
-    elif login.password:
-        message = _("%(host)s refused the password of user %(user)s.") % names
-        remedy = _("Check user name and password.")
-    else:
-        message = _("%(host)s asks user %(user)s to sign in.") % names
-        remedy = _("Enter a private key or a password for this host.")
-    if accepted:
-        message += " " + _("It accepts: %(methods)s.") % names
-    return SignInRefused(message, remedy=remedy)
+        raise wants_more(login, left)
 
 
 def _talk(channel: paramiko.Channel, exchange: Exchange, until: float) -> None:

@@ -254,6 +254,8 @@ class FleetCardsView(FleetView):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         since = whole_number(request.GET.get("since")) or 0
+        if request.GET.get("count") == "0" and not Engine.objects.visible_to(request.user).exists():
+            return HttpResponse(status=204)
         newest = Engine.objects.visible_to(request.user).aggregate(n=Max("seq"))["n"] or 0
         if since and newest <= since:
             count = Engine.objects.visible_to(request.user).count()

@@ -24,7 +24,12 @@ def is_checkbox(field: BoundField) -> bool:
 
 @register.filter
 def is_optional(field: BoundField) -> bool:
-    """True for a field that may stay empty; a choice says so among its options."""
+    """True for a field that may stay empty; a choice says so among its options.
+
+    A field with ``needed_where_shown`` may stay empty only where it is not shown.
+    """
+    if getattr(field.field, "needed_where_shown", False):
+        return False
     return not field.field.required and not isinstance(field.field.widget, Select)
 
 

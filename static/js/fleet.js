@@ -5,6 +5,7 @@ const PERIOD_MS = 2000;
 const WHOLE_EVERY = 30; // a full answer now and then heals whatever a race has hidden
 
 const fleet = document.querySelector("[data-fleet]");
+const empty = document.querySelector("[data-fleet-empty]");
 
 function states() {
   const found = new Map();
@@ -47,13 +48,21 @@ async function refresh(whole) {
   if (answer.status !== 200) return;
   const before = states();
   swap(await answer.text());
+  // without any engine the page is another one
+  if (document.getElementById("fleet-groups")?.dataset.count === "0") window.location.reload();
   const news = [];
   for (const [id, text] of states()) if (before.get(id) !== text) news.push(text);
   const live = document.getElementById("fleet-news");
   if (live && news.length) live.textContent = news.join(". ");
 }
 
-if (fleet) {
+async function first() {
+  const answer = await fetch(`${empty.dataset.fleetEmpty}?since=0&count=0`);
+  showOffline(!answer.ok);
+  if (answer.status === 200 || answer.redirected) window.location.reload();
+}
+
+if (fleet || empty) {
   let round = 0;
   let busy = false;
   setInterval(async () => {
@@ -61,7 +70,7 @@ if (fleet) {
     busy = true;
     round += 1;
     try {
-      await refresh(round % WHOLE_EVERY === 0);
+      await (fleet ? refresh(round % WHOLE_EVERY === 0) : first());
     } catch {
       showOffline(true);
     } finally {

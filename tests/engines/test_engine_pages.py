@@ -152,6 +152,21 @@ def test_an_engine_is_made_in_the_browser(client, operator):
     assert Engine.objects.count() == 1
 
 
+def test_an_environment_of_another_host_is_refused_and_the_page_can_tell(client, operator):
+    mine, other = EnvironmentFactory(), EnvironmentFactory()
+    revision = RevisionFactory()
+    client.force_login(operator)
+    page = client.get(reverse("engines:engine_add")).content.decode()
+    for environment in (mine, other):
+        assert f'<option value="{environment.pk}" data-host="{environment.host_id}">' in page
+    values = {"name": "e", "host": mine.host_id, "revision": revision.pk, "environment": other.pk}
+    answer = client.post(reverse("engines:engine_add"), values)
+    assert answer.status_code == 422
+    sentence = f"That vLLM environment is on another host: choose one of {mine.host.name}."
+    assert sentence in answer.context["form"].errors["environment"][0]
+    assert not Engine.objects.exists()
+
+
 def test_a_running_engine_is_not_removed(client, operator, engine):
     Engine.objects.filter(pk=engine.pk).update(observed=EngineState.READY)
     client.force_login(operator)

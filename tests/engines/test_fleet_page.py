@@ -32,6 +32,15 @@ def test_an_empty_fleet_leads_to_the_first_engine(client, operator):
     assert reverse("engines:engine_add") in page
 
 
+def test_the_first_engine_is_news_to_an_empty_fleet(client, viewer):
+    client.force_login(viewer)
+    url = reverse("engines:fleet_cards")
+    assert f'data-fleet-empty="{url}"' in client.get(reverse("engines:fleet")).content.decode()
+    assert client.get(url, {"since": 0, "count": 0}).status_code == 204
+    EngineFactory()
+    assert client.get(url, {"since": 0, "count": 0}).status_code == 200
+
+
 def test_a_viewer_sees_cards_and_no_button_to_make_engines(client, viewer):
     engine = EngineFactory(name="qwen3-8b-v1")
     client.force_login(viewer)

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from django.urls import reverse
 
@@ -146,6 +148,29 @@ def test_adding_with_an_uploaded_key(client, operator):
         sent(name="other", private_key="", key_file=SimpleUploadedFile("x", b"\xff\xfe\x00")),
     )
     assert "not a private key in text form" in answer.content.decode()
+
+
+def test_adding_with_a_key_and_a_password(client, operator):
+    client.force_login(operator)
+    answer = client.post(reverse("engines:host_add"), sent(sign_in="both"))
+    assert "Give the password to sign in with." in answer.content.decode()
+    client.post(reverse("engines:host_add"), sent(sign_in="both", password="correct horse"))
+    host = Host.objects.get(name="h200-b")
+    assert (host.auth, host.private_key, host.password) == ("both", KEY.private, "correct horse")
+    edit = reverse("engines:host_edit", args=[host.pk])
+    assert "Keep the present key and password" in client.get(edit).content.decode()
+    client.post(edit, sent(sign_in="keep", private_key=""))
+    host.refresh_from_db()
+    assert (host.auth, host.private_key, host.password) == ("both", KEY.private, "correct horse")
+
+
+def test_what_the_chosen_way_needs_is_not_called_optional(client, operator):
+    client.force_login(operator)
+    page = client.get(reverse("engines:host_add")).content.decode()
+    labels = dict(re.findall(r'<label for="id_(\w+)">(.*?)</label>', page, re.S))
+    assert "optional" in labels["passphrase"]
+    for name in ("private_key", "key_file", "password"):
+        assert "optional" not in labels[name]
 
 
 def test_a_generated_key_shows_its_line_and_the_command(client, operator):

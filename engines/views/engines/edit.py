@@ -41,7 +41,20 @@ class RevisionChoice(forms.ModelChoiceField):
         return f"{obj.profile.name} r{obj.number} · {obj.model}"
 
 
+class _OfHost(forms.Select):
+    """Options of environments, each with the host it is on: the page offers those of the chosen one."""
+
+    def create_option(self, name: str, value: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        option = super().create_option(name, value, *args, **kwargs)
+        environment = getattr(value, "instance", None)
+        if environment is not None:
+            option["attrs"]["data-host"] = str(environment.host_id)
+        return option
+
+
 class EnvironmentChoice(forms.ModelChoiceField):
+    widget = _OfHost
+
     def label_from_instance(self, obj: VllmEnvironment) -> str:
         return f"{obj.host.name} · vLLM {obj.version} · {obj.path}"
 

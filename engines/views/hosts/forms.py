@@ -80,9 +80,9 @@ class PlacesForm(forms.Form):
 
 
 class SshForm(PlacesForm):
-    """A host over SSH. ``sign_in`` is key, generate or password; on a change also keep."""
+    """A host over SSH. ``sign_in`` is key, generate, password or both; on a change also keep."""
 
-    KEEP, KEY, GENERATE, PASSWORD = "keep", "key", "generate", "password"
+    KEEP, KEY, GENERATE, PASSWORD, BOTH = "keep", "key", "generate", "password", "both"
 
     name = forms.CharField(label=gettext_lazy("Name"), max_length=100, widget=_text(placeholder="h200-a"))
     address = forms.CharField(
@@ -120,6 +120,7 @@ class SshForm(PlacesForm):
             (KEY, gettext_lazy("A private key that I paste or upload")),
             (GENERATE, gettext_lazy("A new key made here; I put its public line on the host")),
             (PASSWORD, gettext_lazy("A password")),
+            (BOTH, gettext_lazy("A private key and a password: the host asks for one after the other")),
         ],
     )
     private_key = forms.CharField(
@@ -154,10 +155,17 @@ class SshForm(PlacesForm):
     def __init__(self, *args: Any, host: Host | None = None, **kwargs: Any):
         super().__init__(*args, **kwargs)
         jumps = Host.objects.filter(kind=HostKind.SSH)
+        for name in ("private_key", "key_file", "password"):
+            # shown only with the way of signing in that needs it
+            self.fields[name].needed_where_shown = True
         self.fields["jump"].queryset = jumps.exclude(pk=host.pk) if host is not None else jumps
         if host is not None:
             kept = (
-                _("Keep the present password") if has_secret(host, "password") else _("Keep the present key")
+                _("Keep the present key and password")
+                if host.auth == HostAuth.BOTH
+                else _("Keep the present password")
+                if has_secret(host, "password")
+                else _("Keep the present key")
             )
             self.fields["sign_in"].choices = [(self.KEEP, kept), *self.fields["sign_in"].choices]
             self.fields["sign_in"].initial = self.KEEP
@@ -188,12 +196,13 @@ class SshForm(PlacesForm):
         }  # fmt: skip
         if way == self.KEEP:
             return values
-        values["auth"] = HostAuth.PASSWORD if way == self.PASSWORD else HostAuth.KEY
-        if way == self.PASSWORD:
+        ways = {self.PASSWORD: HostAuth.PASSWORD, self.BOTH: HostAuth.BOTH}
+        auth = values["auth"] = ways.get(way, HostAuth.KEY)
+        if auth.by_password:
             values["password"] = data["password"]
-        elif way == self.GENERATE:
+        if way == self.GENERATE:
             values["generate_key"] = True
-        else:
+        elif auth.by_key:
             values["private_key"] = data["key_file"] or data["private_key"]
             values["passphrase"] = data["passphrase"]
         return values

@@ -107,6 +107,37 @@ if ROOT:
         server = start_sshd("UsePAM yes", "PasswordAuthentication no", "KbdInteractiveAuthentication yes")
         assert works(server.host(auth="password", password=PASSWORD))
 
+    @pytest.mark.parametrize("order", ["publickey,password", "password,publickey"])
+    def test_it_gives_key_and_password_where_both_are_wanted(start_sshd, order):
+        server = start_sshd(f"AuthenticationMethods {order}")
+        assert works(server.host(auth="both", password=PASSWORD))
+        with pytest.raises(SignInRefused, match="refused the password of user"):
+            session_for(server.host(auth="both", password="another"))
+
+    def test_it_answers_prompts_after_the_key(start_sshd):
+        server = start_sshd(
+            "UsePAM yes",
+            "KbdInteractiveAuthentication yes",
+            "AuthenticationMethods publickey,keyboard-interactive",
+        )
+        assert works(server.host(auth="both", password=PASSWORD))
+
+    def test_both_sign_in_where_one_is_enough(sshd):
+        assert works(sshd.host(auth="both", password=PASSWORD))
+
+    @pytest.mark.parametrize(
+        ("order", "auth", "says"),
+        [
+            ("publickey,password", "key", "accepts the key of user .* asks for more: password"),
+            ("password,publickey", "password", "accepts the password of user .* asks for more: publickey"),
+        ],
+    )
+    def test_a_server_that_wants_more_is_said_so(start_sshd, order, auth, says):
+        server = start_sshd(f"AuthenticationMethods {order}")
+        with pytest.raises(SignInRefused, match=says) as refused:
+            session_for(server.host(auth=auth, password=PASSWORD if auth == "password" else ""))
+        assert "key and password" in refused.value.remedy
+
 
 def test_a_server_without_passwords_names_what_it_accepts(start_sshd):
     server = start_sshd("PasswordAuthentication no", "KbdInteractiveAuthentication no")
