@@ -23,6 +23,8 @@ from engines.models import Engine, Transition
 from kvadmin.views.base import PermissionView
 
 DEFAULT_RANGE = "3h"
+#: the least that a range shows, also of an engine that has only just begun
+SHORTEST = timedelta(minutes=5)
 
 
 class BadRange(ValueError):
@@ -42,9 +44,12 @@ def _moment(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def window_of(params: QueryDict, *, now: datetime) -> tuple[Window, str]:
+def window_of(params: QueryDict, *, now: datetime, since: datetime | None = None) -> tuple[Window, str]:
     """The window that ``range``, or ``from`` and ``to``, asks for; and a name that stays while the reader
-    looks at the same. Raises BadRange."""
+    looks at the same. Raises BadRange.
+
+    A range reaches back no further than ``since``, where the engine's life began, but for SHORTEST.
+    """
     keep = Keep(timedelta(hours=settings.KVADMIN_KEEP_RAW_H), timedelta(days=settings.KVADMIN_KEEP_MINUTES_D))
     many = Engine.objects.pollable().count() > MANY
     interval = interval_for(MANY + 1 if many else 1)
@@ -59,7 +64,10 @@ def window_of(params: QueryDict, *, now: datetime) -> tuple[Window, str]:
     name = params.get("range") or DEFAULT_RANGE
     if name not in RANGES:
         raise BadRange(_("Choose a range out of %(ranges)s.") % {"ranges": ", ".join(RANGES)})
-    return window(now - RANGES[name], now, now=now, interval_s=interval, keep=keep), name
+    start = now - RANGES[name]
+    if since is not None:
+        start = max(start, min(since, now - SHORTEST))
+    return window(start, now, now=now, interval_s=interval, keep=keep), name
 
 
 def _fingerprint(engine: Engine, name: str, span: Window, asked: str, now: datetime) -> str:
@@ -92,7 +100,8 @@ class EngineChart(PermissionView):
             raise Http404
         now = timezone.now()
         try:
-            span, asked = window_of(request.GET, now=now)
+            first = engine.starts.order_by("number").values_list("created_at", flat=True).first()
+            span, asked = window_of(request.GET, now=now, since=first)
         except BadRange as error:
             return JsonResponse({"detail": str(error)}, status=400)
         fingerprint = _fingerprint(engine, name, span, asked, now)

@@ -100,6 +100,22 @@ function themed(payload, zoom) {
   return [data, layout];
 }
 
+// words of marks that would lie over those of a newer one are left out; their lines stay
+function uncrowded(layout, width) {
+  const [start, end] = layout.xaxis.range.map((moment) => new Date(moment).getTime());
+  const room = width - layout.margin.l - layout.margin.r;
+  const taken = [];
+  const kept = [...layout.annotations].reverse().filter((words) => {
+    const at = ((new Date(words.x).getTime() - start) / (end - start)) * room;
+    const long = words.text.length * words.font.size * 0.6 + 8;
+    const [left, right] = words.xanchor === "right" ? [at - long, at] : [at, at + long];
+    if (taken.some(([from, to]) => left < to && right > from)) return false;
+    taken.push([left, right]);
+    return true;
+  });
+  return kept.reverse();
+}
+
 function parts(element) {
   const card = element.closest(".chart-card") ?? element.parentElement;
   return { note: card.querySelector(".chart-note"), details: card.querySelector(".chart-table") };
@@ -145,6 +161,7 @@ async function draw(element) {
   if (!payload) return;
   const library = await loadPlotly();
   const [data, layout] = themed(payload, chart.zoom);
+  if (layout.xaxis?.range) layout.annotations = uncrowded(layout, element.clientWidth);
   await library.react(element, data, layout, { displaylogo: false, displayModeBar: false, responsive: true });
   if (!chart.listens) {
     chart.listens = true;

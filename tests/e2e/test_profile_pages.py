@@ -41,7 +41,7 @@ def profile(transactional_db):
     ("path", "heading"),
     [
         ("", "Profiles"),
-        ("import/", "Paste a command"),
+        ("import/", "Import a profile"),
         ("add/", "New profile"),
         ("{pk}/", "qwen3-8b-v1"),
         ("{pk}/edit/", "Edit profile"),

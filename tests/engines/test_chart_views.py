@@ -11,7 +11,7 @@ from engines.charts.registry import CHARTS
 from engines.choices import EngineState
 from engines.metrics.rollup import roll_up
 from engines.metrics.store import Polled, Sample, SampleStore, mark_polled
-from engines.models import Engine
+from engines.models import Engine, EngineStart
 from tests.engines.metrics.readings import histogram
 from tests.support.factories import EngineFactory
 
@@ -113,6 +113,19 @@ def test_starts_are_marked(client, viewer, engine):
     client.force_login(viewer)
     payload = client.get(url(engine, range="15m")).json()
     assert [words["text"] for words in payload["layout"]["annotations"]] == ["Ready"]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "shown", "asked"), [(1, 5, "3h"), (20, 20, "3h"), (20, 15, "15m"), (600, 180, "3h")]
+)
+def test_a_range_reaches_back_no_further_than_the_engine_s_life(
+    client, viewer, engine, minutes, shown, asked
+):
+    start = EngineStart.objects.create(engine=engine, number=1)
+    EngineStart.objects.filter(pk=start.pk).update(created_at=timezone.now() - timedelta(minutes=minutes))
+    client.force_login(viewer)
+    begin, end = client.get(url(engine, range=asked)).json()["layout"]["xaxis"]["range"]
+    assert round((end - begin) / 60_000) == shown
 
 
 def test_an_engine_without_readings_says_so(client, viewer):

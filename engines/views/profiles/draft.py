@@ -10,6 +10,7 @@ from django.http import QueryDict
 
 from engines.actions.save_profile import SaveProfile
 from engines.models import Profile, Revision
+from engines.vllm.exported import Exported
 from engines.vllm.fields import fields, value_text
 from engines.vllm.masking import MASK
 from engines.vllm.notes import Note, error, gettext_noop
@@ -102,6 +103,13 @@ class Draft:
                 *(Variable(name, "", True) for name in spec.secrets),
             ],
         )
+
+    @classmethod
+    def from_exported(cls, found: Exported) -> Draft:
+        """What an exported revision says, with its secrets to be entered again."""
+        draft = cls.from_command(Command(spec=found.spec))
+        draft.name, draft.description = found.name or draft.name, found.description
+        return draft
 
     @property
     def names(self) -> list[str]:

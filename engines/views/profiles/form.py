@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from engines.models import Profile
+from engines.models import Engine, Profile
 from engines.views.profiles.draft import Draft, Variable
 from engines.views.profiles.pages import profile_or_404, revision_or_404
 from engines.views.profiles.present import (
@@ -21,14 +22,17 @@ from engines.views.profiles.present import (
     said,
     sections,
 )
+from engines.vllm.exported import read_exported
 from engines.vllm.fields import fields
-from engines.vllm.notes import Note
-from engines.vllm.reading import read_text
+from engines.vllm.notes import Note, Unreadable
+from engines.vllm.reading import read_text, read_words
 from engines.vllm.spec import ServeSpec
 from kvadmin.actions import ActionError, Conflict, Invalid
 from kvadmin.numbers import whole_number
 from kvadmin.views.base import PermissionView, actor_of, sentence_of
 
+#: bytes read of a file that is to become a profile
+_LARGEST_FILE = 1_000_000
 #: inputs beside vLLM's own fields
 _OTHERS = ("name", "description", "note", "model", "served_names", "gpus", "environment", "extra_arguments")
 
@@ -200,24 +204,54 @@ class ProfilePreview(PermissionView):
 
 
 class ProfileImport(PermissionView):
-    """A pasted command becomes the form of a new profile; what was not understood is said."""
+    """A pasted command, an exported profile or an adopted engine's command becomes the form of a new
+    profile; what was not understood is said."""
 
     permission = "profile.change"
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        return render(request, "engines/profiles/import.html", {"text": "", "sentences": []})
+        wanted = request.GET.get("engine")
+        if wanted is None:
+            return self._asked(request)
+        engines = Engine.objects.visible_to(request.user).select_related("current_start")
+        engine = get_object_or_404(engines, pk=whole_number(wanted))
+        command = read_words(engine.current_start.command if engine.current_start else [])
+        if not command.understood:
+            return self._asked(request, notes=command.notes)
+        draft = Draft.from_command(command)
+        draft.note = _("From the running engine %(name)s") % {"name": engine.name}
+        return self._form(request, draft, command.spec, command.notes)
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        text = request.POST.get("command", "")
+        text, file = request.POST.get("command", ""), request.FILES.get("file")
+        if file is not None:
+            try:
+                text = file.read(_LARGEST_FILE).decode("utf-8-sig")
+            except UnicodeDecodeError:
+                text = ""
+        if text.lstrip().startswith("{"):
+            try:
+                found = read_exported(text)
+            except Unreadable as error:
+                return self._asked(request, text, [error.note])
+            return self._form(request, Draft.from_exported(found), found.spec, found.notes)
         command = read_text(text)
-        sentences = [Said(note.text(_), said([note])[note.field][0].tone) for note in command.notes]
         if not command.understood:
-            context = {"text": text, "sentences": sentences}
-            return render(request, "engines/profiles/import.html", context, status=400)
-        draft = Draft.from_command(command)
-        if command.spec.secrets:
-            names = ", ".join(command.spec.secrets)
-            sentence = _("Enter the values of these secrets again: %(names)s.") % {"names": names}
+            return self._asked(request, text, command.notes)
+        return self._form(request, Draft.from_command(command), command.spec, command.notes)
+
+    @staticmethod
+    def _asked(request: HttpRequest, text: str = "", notes: Sequence[Note] = ()) -> HttpResponse:
+        context = {"text": text, "sentences": _sentences(notes)}
+        return render(request, "engines/profiles/import.html", context, status=400 if notes else 200)
+
+    @staticmethod
+    def _form(request: HttpRequest, draft: Draft, spec: ServeSpec, notes: Sequence[Note]) -> HttpResponse:
+        sentences = _sentences(notes)
+        if spec.secrets:
+            sentence = _("Enter the values of these secrets again: %(names)s.") % {
+                "names": ", ".join(spec.secrets)
+            }
             sentences.append(Said(sentence, "warn"))
         reading = draft.reading()
         context = form_context(
@@ -231,3 +265,7 @@ class ProfileImport(PermissionView):
         response = render(request, "engines/profiles/form.html", context)
         response["Cache-Control"] = "no-store"
         return response
+
+
+def _sentences(notes: Sequence[Note]) -> list[Said]:
+    return [Said(note.text(_), said([note])[note.field][0].tone) for note in notes]

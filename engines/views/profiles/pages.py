@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from django.contrib import messages
 from django.db.models import Count, Exists, OuterRef, Q
@@ -15,8 +14,8 @@ from engines.actions.archive_profile import ArchiveProfile
 from engines.actions.restore_profile import RestoreProfile
 from engines.models import Engine, Profile, Revision
 from engines.views.profiles.present import Past, changes, command_text, compare, rows_of, said
-from engines.vllm.command import display_command, masked_extra
-from engines.vllm.masking import mask_environment
+from engines.vllm.command import display_command
+from engines.vllm.exported import exported
 from engines.vllm.validate import check_spec
 from kvadmin.crypto import is_readable
 from kvadmin.numbers import whole_number
@@ -150,30 +149,21 @@ class ProfileExport(PermissionView):
         revision = revision_or_404(profile, number)
         name = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', profile.name).strip('-.') or 'profile'}-r{number}.{form}"
         if form == "json":
-            response: HttpResponse = JsonResponse(exported(revision), json_dumps_params={"indent": 2})
+            response: HttpResponse = JsonResponse(
+                exported(
+                    revision.shown_spec,
+                    name=profile.name,
+                    description=profile.description,
+                    revision=revision.number,
+                ),
+                json_dumps_params={"indent": 2},
+            )
         else:
             response = HttpResponse(
                 f"{display_command(revision.shown_spec)}\n", content_type="text/x-shellscript; charset=utf-8"
             )
         response["Content-Disposition"] = f'attachment; filename="{name}"'
         return response
-
-
-def exported(revision: Revision) -> dict[str, Any]:
-    """A revision for other programs; secrets by name only."""
-    spec = revision.shown_spec
-    return {
-        "profile": revision.profile.name,
-        "description": revision.profile.description,
-        "revision": revision.number,
-        "model": spec.model,
-        "served_names": list(spec.served_names),
-        "values": dict(spec.values),
-        "gpus": spec.gpus,
-        "environment": mask_environment(dict(spec.environment)),
-        "secret_names": sorted(spec.secrets),
-        "extra_arguments": masked_extra(spec),
-    }
 
 
 class ProfileArchive(PermissionView):
