@@ -10,7 +10,9 @@ services.begin()
 os.environ["DJANGO_SETTINGS_MODULE"] = "kvadmin.settings"
 django.setup()
 
+import pytest  # noqa: E402
 from django.conf import settings  # noqa: E402
+from django.utils import translation  # noqa: E402
 
 from kvadmin.catalogues import compile_catalogues  # noqa: E402
 
@@ -44,6 +46,13 @@ __all__ = [
     "team_owner",
     "viewer",
 ]
+
+
+@pytest.fixture(autouse=True)
+def _no_language_stays():
+    """A request leaves its reader's language behind in the thread: the next test begins without one."""
+    yield
+    translation.deactivate()
 
 
 def pytest_unconfigure() -> None:
