@@ -87,49 +87,41 @@ def _from_authorization(value: bytes) -> Presented | None:
     outer = text.strip(STRIPPED)
     scheme, rest = outer[:6], outer[6:]
     if scheme.lower() == "bearer" and (not rest or rest[0] in STRIPPED or rest[0] == ":"):
-        found = _clean(rest.removeprefix(":"))
-        if found.text[:6].lower() == "bearer" and found.text[6:7] in STRIPPED:
-            inner = _clean(found.text[6:])
-            return Presented(inner.text, "a second `Bearer`")
+        inner = rest.removeprefix(":").strip(STRIPPED)
+        if inner[:6].lower() == "bearer" and inner[6:7] in STRIPPED:
+            inner = inner[6:].strip(STRIPPED)
+            return Presented(inner, "a second `Bearer`") if inner else None
+        if not inner:
+            return None
+        around = text.replace(scheme, "", 1).replace(inner, "", 1)
         # one blank after Bearer belongs there
-        plain = text[:7].lower() == "bearer " and text[7:] == found.text
-        return Presented(found.text, "" if plain else found.cleaned or _what(rest)) if found.text else None
+        return Presented(inner, "" if around == " " else _what(around))
     if scheme.lower() == "basic " or (scheme[:5].lower() == "basic" and rest):
         raise _invalid("The key has to come as `Authorization: Bearer KEY`; this request uses `Basic`.")
-    found = _clean(text)
-    if not found.text:
-        return None
-    return Presented(found.text, "`Bearer ` is missing before the key")
+    return Presented(outer, "`Bearer ` is missing before the key") if outer else None
 
 
 def _what(around: str) -> str:
     """What the characters around a key are, in words."""
     kinds = []
-    inner = around.strip(STRIPPED)
-    outside = around.replace(inner, "", 1) if inner else around
-    if any(character in QUOTES for character in outside):
+    if any(character in QUOTES for character in around):
         kinds.append("quotes")
-    if "\t" in outside:
+    if "\t" in around:
         kinds.append("a tab")
-    if any(character in outside for character in WIDTHLESS):
+    if any(character in WIDTHLESS for character in around):
         kinds.append("a character without width")
-    if not kinds and len(outside) > 1:
-        kinds.append("blanks")
-    return " and ".join(kinds)
+    return " and ".join(kinds) or "a blank too many"
 
 
 def _clean(text: str) -> Presented:
     inner = text.strip(STRIPPED)
-    if inner == text:
-        return Presented(inner)
-    kinds = _what(text)
-    return Presented(inner, kinds or "a blank")
+    return Presented(inner, "" if inner == text else _what(text.replace(inner, "", 1)))
 
 
 def _unknown(given: Presented) -> Fault:
     text = given.text
     if given.cleaned.startswith("`Bearer"):
-        said = f" {given.cleaned[0].upper() + given.cleaned[1:]}." if given.cleaned else ""
+        said = f" {given.cleaned}."
     else:
         said = f" (Around it there was {given.cleaned}, which the gateway took off.)" if given.cleaned else ""
     if text.startswith(keyformat.PREFIX) and keyformat.public_id(text) is None:

@@ -42,6 +42,8 @@ GONE = frozenset({7, 8})
 SINGLE = frozenset(
     {b"host", b"content-length", b"transfer-encoding", b"content-type", b"content-encoding", b"authorization"}
 )
+#: what stands around a key is told to its holder
+CREDENTIALS = frozenset({b"authorization", b"x-api-key"})
 METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
 
 logger = structlog.get_logger("routes.gateway")
@@ -242,7 +244,7 @@ class ServerProtocol(asyncio.Protocol):
         name = name.lower()
         before = headers.get(name)
         if before is None:
-            headers[name] = value.strip(b" \t")
+            headers[name] = value if name in CREDENTIALS else value.strip(b" \t")
         elif name in SINGLE:
             raise bad(f"The header {name.decode('latin-1')} is there twice.")
         else:
