@@ -356,6 +356,11 @@ class Answering:
         name = orjson.dumps(self.asked.model)
         if not self.asked.model or body[:1] != b"{" or b'"model":' + name in body:
             return body
+        if self.target is not None:
+            # as engines write it, once; its own name may as well stand in something that was handed through
+            own = b'"model":' + orjson.dumps(self.target.record.model)
+            if body.count(b'"model"') == 1 and own in body:
+                return body.replace(own, b'"model":' + name, 1)
         try:
             changes = [(member.start, member.end, name) for member in named(body, "model")]
         except (ValueError, IndexError):
@@ -492,8 +497,8 @@ class Answering:
         """Headers of every answer."""
         request, grant = self.request, self.grant
         lines = b"x-request-id: %b\r\n" % self.id.encode()
-        if b"x-request-id" in request.headers or b"x-client-request-id" in request.headers:
-            own = request.headers.get(b"x-client-request-id") or request.headers[b"x-request-id"]
+        own = request.headers.get(b"x-client-request-id") or request.headers.get(b"x-request-id")
+        if own:
             lines += b"x-client-request-id: %b\r\n" % own[:200]
         if grant is not None:
             given = grant.headers

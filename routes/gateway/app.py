@@ -51,24 +51,35 @@ class AccessLog(Protocol):
     def write(self, row: UsageRecord) -> None: ...
 
 
+class Known:
+    """A route's targets, and the longest request any of them takes (0 where none says)."""
+
+    __slots__ = ("longest", "route", "targets")
+
+    def __init__(self, route: RouteRecord, targets: list[Target]):
+        self.route, self.targets = route, targets
+        self.longest = max((record.max_model_len or 0 for record in route.targets), default=0)
+
+
 class Targets:
     """Every target that a request has gone to, followed as the snapshot changes."""
 
     def __init__(self, app: App):
         self.app = app
         self._targets: dict[int, Target] = {}
-        self._routes: dict[int, tuple[RouteRecord, list[Target]]] = {}
+        self._routes: dict[int, Known] = {}
         self._origins: dict[str, Origin] = {}
         self._prune_at = 0.0
         app.sweeper.members.add(self)
 
-    def of(self, route: RouteRecord) -> list[Target]:
+    def known(self, route: RouteRecord) -> Known:
         known = self._routes.get(route.id)
-        if known is not None and known[0] is route:
-            return known[1]
-        found = [self._follow(record) for record in route.targets]
-        self._routes[route.id] = (route, found)
-        return found
+        if known is None or known.route is not route:
+            known = self._routes[route.id] = Known(route, [self._follow(record) for record in route.targets])
+        return known
+
+    def of(self, route: RouteRecord) -> list[Target]:
+        return self.known(route).targets
 
     def by_id(self, target_id: int) -> Target | None:
         return self._targets.get(target_id)
@@ -135,6 +146,7 @@ class App:
         self.exchanges: set[Exchange] = set()
         self.targets = Targets(self)
         self.responses = Responses()
+        self.ids = heads.Ids()
         self.draining = False
         #: counts choices, to break ties
         self.turn = 0

@@ -95,10 +95,10 @@ def _true(value: Any) -> bool:
     return isinstance(value, (bool, int, str)) and value in TRUE
 
 
-def estimate(asked: Asked, size: int, route: RouteRecord) -> tuple[int, int]:
-    """(prompt, prompt and answer) in tokens, before the engine has counted: for reserving, not for bills."""
+def estimate(asked: Asked, size: int, longest: int) -> tuple[int, int]:
+    """(prompt, prompt and answer) in tokens, before the engine has counted: for reserving, not for bills.
+    ``longest`` is what an engine takes at most, 0 if that is not known."""
     prompt = max(1, size // BYTES_PER_TOKEN)
-    longest = max((target.max_model_len or 0 for target in route.targets), default=0)
     if longest:
         prompt = min(prompt, longest)
     answer = min(asked.limits.values()) if asked.limits else OPEN_ANSWER

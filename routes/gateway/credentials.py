@@ -22,14 +22,17 @@ BLANKS += "".join(chr(code) for code in range(0x2000, 0x200B))
 QUOTES = "\"'`\u2018\u2019\u201c\u201d\u00ab\u00bb<>"
 STRIPPED = BLANKS + QUOTES
 LONGEST = 512
+_USUAL = b"Bearer " + keyformat.PREFIX.encode()
 
 
 @dataclass(slots=True, frozen=True)
 class Presented:
-    """A key's text as it is looked up. ``cleaned`` names what was taken off, "" for nothing."""
+    """A key's text as it is looked up. ``cleaned`` names what was taken off, "" for nothing; ``public`` is
+    the id within it, where it has been looked for already."""
 
     text: str
     cleaned: str = ""
+    public: str | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -52,10 +55,11 @@ def presented(headers: Mapping[bytes, bytes]) -> Presented:
     """
     authorization = headers.get(b"authorization")
     if authorization is not None:
-        if authorization[:7] == b"Bearer " and keyformat.PREFIX.encode() == authorization[7:13]:
+        if authorization[:13] == _USUAL:
             plain = authorization[7:].decode("latin-1")
-            if keyformat.public_id(plain):
-                return Presented(plain)
+            public = keyformat.public_id(plain)
+            if public:
+                return Presented(plain, "", public)
         found = _from_authorization(authorization)
         if found is not None:
             return found
@@ -146,7 +150,7 @@ def find_key(given: Presented, snapshot: Snapshot, pepper: str, now: float) -> C
         if text.startswith(standin.PREFIX):
             raise _invalid("The console's token cannot be read.")
         raise _invalid("What was sent as the key is far longer than any key.")
-    public = keyformat.public_id(text)
+    public = given.public or keyformat.public_id(text)
     # the digest is made for every text, so that time says nothing about which keys exist
     digest = keyformat.digest(text, pepper)
     if public is not None:

@@ -53,7 +53,7 @@ class Exchange(Answering):
         self.app, self.connection, self.request = app, connection, request
         self.wall = time.time()
         self.began = app.loop.time()
-        self.id = heads.new_id(self.wall)
+        self.id = app.ids.new(self.wall)
 
     # deciding
 
@@ -74,7 +74,7 @@ class Exchange(Answering):
             raise _unknown_path(request)
         path = self.path = found.path
         method = b"GET" if request.method == b"HEAD" else request.method
-        if method.decode() != path.method:
+        if method != path.wire_method:
             raise Fault(
                 405,
                 "method_not_allowed",
@@ -127,7 +127,7 @@ class Exchange(Answering):
         self.serving = route
         self.limits = reading.limit_edits(asked, route)
         size = len(request.body) if path.counted and path.kind != "audio" else 0
-        self.prompt_estimate, tokens = reading.estimate(asked, size, route)
+        self.prompt_estimate, tokens = reading.estimate(asked, size, app.targets.known(route).longest)
         if not path.counted:
             tokens = 0
         self._limit(tokens)

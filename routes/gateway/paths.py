@@ -6,13 +6,14 @@ a slash at the end) is brought into form first. Methods other than a row's own a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import unquote
 
 PREFIXES = ("/v1/", "/api/v1/", "/v1/v1/", "//v1/", "/")
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, eq=False)
 class Path:
     """``kind`` says how body and answer are read. ``engine`` is the engine's path; ``since`` the first vLLM
     version that has it. ``tokens`` are the fields that bound the answer's length."""
@@ -26,9 +27,12 @@ class Path:
     #: the engine counts tokens of an answer on this path
     counted: bool = True
 
-    @property
-    def anthropic(self) -> bool:
-        return self.kind in {"messages", "count_tokens"}
+    anthropic: bool = field(init=False)
+    wire_method: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "anthropic", self.kind in {"messages", "count_tokens"})
+        object.__setattr__(self, "wire_method", self.method.encode())
 
 
 TABLE = (
@@ -144,6 +148,7 @@ def version_of(text: str) -> tuple[int, ...] | None:
     return tuple(numbers) if len(numbers) >= 2 else None
 
 
+@lru_cache(maxsize=4096)
 def serves(path: Path, version: str) -> bool:
     """Whether a target of this vLLM version has the path; one whose version is unknown is asked."""
     known = version_of(version)

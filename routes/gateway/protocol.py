@@ -42,8 +42,6 @@ GONE = frozenset({7, 8})
 SINGLE = frozenset(
     {b"host", b"content-length", b"transfer-encoding", b"content-type", b"content-encoding", b"authorization"}
 )
-#: what stands around a key is told to its holder
-CREDENTIALS = frozenset({b"authorization", b"x-api-key"})
 METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
 
 logger = structlog.get_logger("routes.gateway")
@@ -51,7 +49,7 @@ logger = structlog.get_logger("routes.gateway")
 
 @dataclass(slots=True)
 class Request:
-    """``headers`` have names in lower case and values without surrounding blanks."""
+    """``headers`` have names in lower case; a value may have blanks behind it."""
 
     target: bytes
     headers: dict[bytes, bytes]
@@ -100,7 +98,7 @@ class ServerProtocol(asyncio.Protocol):
         "current",
         "deadline",
         "head_bytes",
-        "header_bytes",
+        "headers",
         "in_body",
         "lingered",
         "lingering",
@@ -125,7 +123,8 @@ class ServerProtocol(asyncio.Protocol):
         self.ahead_bytes = 0
         self.request: Request | None = None
         self.body: list[bytes] = []
-        self.head_bytes = self.header_bytes = self.body_bytes = self.trickle = 0
+        self.headers: dict[bytes, bytes] = {}
+        self.head_bytes = self.body_bytes = self.trickle = 0
         self.lingered = self.buffered = 0
         self.in_body = self.lingering = self.slow = self.paused = self.broken = False
         self.deadline = self.body_began = 0.0
@@ -217,9 +216,10 @@ class ServerProtocol(asyncio.Protocol):
     # what the parser calls
 
     def on_message_begin(self) -> None:
-        self.request = Request(b"", {})
+        self.headers = {}
+        self.request = Request(b"", self.headers)
         self.body = []
-        self.header_bytes = self.body_bytes = self.trickle = 0
+        self.body_bytes = self.trickle = 0
         self.in_body = False
 
     def on_url(self, part: bytes) -> None:
@@ -228,34 +228,35 @@ class ServerProtocol(asyncio.Protocol):
             raise bad(f"The address is longer than {MAX_URL} bytes.", "uri_too_long", 414)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        request = self.request
+        headers = self.headers
+        name = name.lower()
+        if name not in headers:
+            headers[name] = value
+            return
+        before = headers[name]
         if self.in_body:
             # trailers say nothing that matters here; they only count
-            self.trickle += len(name) + len(value)
-            if self.trickle - self.body_bytes * 16 > MAX_HEADERS + (64 << 10):
-                raise _headers_too_large()
-            return
-        headers = request.headers
-        if len(headers) >= MAX_HEADER_COUNT:
-            raise _headers_too_large()
-        self.header_bytes += len(name) + len(value)
-        if self.header_bytes > MAX_HEADERS:
-            raise _headers_too_large()
-        name = name.lower()
-        before = headers.get(name)
-        if before is None:
-            headers[name] = value if name in CREDENTIALS else value.strip(b" \t")
+            pass
         elif name in SINGLE:
             raise bad(f"The header {name.decode('latin-1')} is there twice.")
         else:
-            headers[name] = before + b", " + value.strip(b" \t")
+            headers[name] = before + b", " + value
+            if len(headers[name]) > MAX_HEADERS:
+                raise _headers_too_large()
 
     def on_headers_complete(self) -> None:
         request = self.request
+        headers = request.headers = self.headers
+        if (
+            len(headers) > MAX_HEADER_COUNT
+            or sum(map(len, headers)) + sum(map(len, headers.values())) > MAX_HEADERS
+        ):
+            raise _headers_too_large()
+        # what follows the body is read into this, and dropped
+        self.headers = {}
         request.method = self.parser.get_method()
         version = self.parser.get_http_version()
         request.http10 = version == "1.0"
-        headers = request.headers
         length = headers.get(b"content-length")
         coding = headers.get(b"transfer-encoding")
         if version not in {"1.1", "1.0"}:
@@ -264,9 +265,12 @@ class ServerProtocol(asyncio.Protocol):
             raise bad("The gateway does not know this method.", "method_not_allowed", 405)
         if not request.http10 and b"host" not in headers:
             raise bad("The header host is missing.")
-        if coding is not None and (request.http10 or length is not None or coding.lower() != b"chunked"):
+        if coding is not None and (
+            request.http10 or length is not None or coding.strip().lower() != b"chunked"
+        ):
             raise bad("Of transfer encodings only `chunked` is taken, alone and without a content-length.")
         if length is not None:
+            length = length.strip(b" \t")
             if len(length) > 19 or not length.isdigit():
                 raise bad("The content-length is no number.")
             if int(length) > MAX_BODY:
@@ -275,7 +279,11 @@ class ServerProtocol(asyncio.Protocol):
         self.trickle = 0
         self.body_began = self.app.sweeper.now
         self.deadline = self.body_began + BODY_IDLE_S
-        if headers.get(b"expect", b"").lower() == b"100-continue" and not request.http10:
+        if (
+            b"expect" in headers
+            and headers[b"expect"].strip().lower() == b"100-continue"
+            and not request.http10
+        ):
             fault = self.app.early(self, request)
             if fault is not None:
                 raise fault

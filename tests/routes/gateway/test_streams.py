@@ -229,4 +229,3 @@ def test_a_megabyte_event_goes_through_the_gateway():
             assert (await gateway.chat(stream=True)).text == text
 
     run(main())
-
