@@ -94,6 +94,15 @@ class Environment(BaseSettings):
     keep_hours_d: int = setting(
         400, "KVADMIN_KEEP_HOURS_D", "a number of days between 31 and 4000", ge=31, le=4000
     )
+    keep_usage_d: int = setting(
+        30, "KVADMIN_KEEP_USAGE_D", "a number of days between 2 and 400", ge=2, le=400
+    )
+    keep_usage_gb: int = setting(
+        20, "KVADMIN_KEEP_USAGE_GB", "a number of gigabytes between 1 and 100000", ge=1, le=100_000
+    )
+    spool_mb: int = setting(
+        1024, "KVADMIN_SPOOL_MB", "a number of megabytes between 16 and 1000000", ge=16, le=1_000_000
+    )
     keep_audit_d: int = setting(
         400, "KVADMIN_KEEP_AUDIT_D", "a number of days between 30 and 4000", ge=30, le=4000
     )

@@ -32,6 +32,8 @@ KVADMIN_POLL_SECONDS_MANY = ENV.poll_seconds_many
 KVADMIN_KEEP_RAW_H = ENV.keep_raw_h
 KVADMIN_KEEP_MINUTES_D = ENV.keep_minutes_d
 KVADMIN_KEEP_HOURS_D = ENV.keep_hours_d
+KVADMIN_KEEP_USAGE_D = ENV.keep_usage_d
+KVADMIN_KEEP_USAGE_GB = ENV.keep_usage_gb
 KVADMIN_KEEP_AUDIT_D = ENV.keep_audit_d
 KVADMIN_KEEP_OPERATIONS_D = ENV.keep_operations_d
 KVADMIN_KEEP_STARTS = ENV.keep_starts
@@ -270,6 +272,7 @@ CELERY_TASK_DEFAULT_QUEUE = "ops"
 CELERY_TASK_ROUTES = {
     "engines.tasks.poll.*": {"queue": "poll"},
     "engines.tasks.rollup.*": {"queue": "rollup"},
+    "routes.tasks.rollup.*": {"queue": "rollup"},
 }
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 600}
@@ -297,6 +300,16 @@ CELERY_BEAT_SCHEDULE = {
     },
     "keep-partitions": {
         "task": "engines.tasks.rollup.keep_partitions",
+        "schedule": 1800.0,
+        "options": {"expires": 1800},
+    },
+    "roll-up-usage": {
+        "task": "routes.tasks.rollup.roll_up_usage",
+        "schedule": 15.0,
+        "options": {"expires": 15},
+    },
+    "keep-usage-partitions": {
+        "task": "routes.tasks.rollup.keep_usage_partitions",
         "schedule": 1800.0,
         "options": {"expires": 1800},
     },

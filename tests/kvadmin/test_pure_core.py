@@ -79,6 +79,8 @@ PURE = [
     "routes/naming.py",
     "routes/playbook.py",
     "routes/standin.py",
+    "routes/usage/buckets.py",
+    "routes/usage/sums.py",
     "routes/strength.py",
     "routes/warnings.py",
 ]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection
 
+from engines.metrics.partitions import ensure_partitions
 from routes.gateway.records import UsageRecord
+from routes.gateway.usagelines import COLUMNS
+from routes.usage.tables import RAW
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
@@ -51,3 +54,25 @@ def clear() -> None:
             cursor.execute(f"DROP TABLE {name}")
         cursor.execute("DELETE FROM routes_usage_dirty")
         cursor.execute("UPDATE routes_usage_rollup SET upto = NULL")
+
+
+def store(*records: UsageRecord) -> None:
+    """Put rows into the tables in this test's own transaction, as the shipper does in one of its own."""
+    for day in {RAW.start(datetime.fromtimestamp(one.at, UTC)) for one in records}:
+        ensure_partitions(day, day, (RAW,))
+    names = list(COLUMNS)
+    marks = ", ".join("to_timestamp(%s)" if name == "at" else "%s" for name in names)
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            f"INSERT INTO routes_usage ({', '.join(names)}) VALUES ({marks})",
+            [[getattr(one, name) for name in names] for one in records],
+        )
+        cursor.execute(
+            "INSERT INTO routes_usage_dirty SELECT DISTINCT date_trunc('minute', to_timestamp(at))"
+            " FROM unnest(%s::float8[]) AS at",
+            [[one.at for one in records]],
+        )
+
+
+def at(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
