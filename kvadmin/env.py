@@ -48,6 +48,9 @@ class Environment(BaseSettings):
     gateway_port: int = setting(
         8081, "KVADMIN_GATEWAY_PORT", "a port between 1 and 65535, such as 8081", ge=1, le=65535
     )
+    gateway_address: str = setting(
+        "", "KVADMIN_GATEWAY_URL", "the gateway's address for callers, such as https://llm.example.org"
+    )
     gateway_workers: int = setting(
         1, "KVADMIN_GATEWAY_WORKERS", "a number of processes between 1 and 64", ge=1, le=64
     )
@@ -216,7 +219,7 @@ class Environment(BaseSettings):
                 raise ValueError(f"has a key (number {place}) that is no Fernet key") from None
         return value
 
-    @field_validator("torch_index", "oidc_server_url")
+    @field_validator("torch_index", "oidc_server_url", "gateway_address")
     @classmethod
     def _address(cls, value: str) -> str:
         parts = urlsplit(value)

@@ -40,6 +40,15 @@ SECTIONS: tuple[tuple[Any, tuple[Entry, ...]], ...] = (
         ),
     ),
     (
+        _("Serve"),
+        (
+            Entry(_("Routes"), "routes:route_list", "route.view"),
+            Entry(_("Teams"), "routes:team_list", "gateway.use"),
+            Entry(_("Keys"), "routes:key_list", "gateway.use"),
+            Entry(_("Models"), "routes:model_list", "gateway.use"),
+        ),
+    ),
+    (
         _("Watch"),
         (
             Entry(_("Audit"), "kvadmin:audit_list", "audit.view"),

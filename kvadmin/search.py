@@ -69,6 +69,31 @@ def sources() -> list[Source]:
             related=("host", "engine"),
         ),
         Source(
+            _("Routes"),
+            "routes.Route",
+            "route.view",
+            ("name", "aliases", "description"),
+            "routes:route_detail",
+        ),
+        Source(_("Teams"), "kvadmin.Team", "gateway.use", ("name",), "routes:team_detail"),
+        Source(
+            _("Businesses"),
+            "routes.Business",
+            "gateway.use",
+            ("name", "description"),
+            "routes:team_detail",
+            key="team_id",
+            related=("team",),
+        ),
+        Source(
+            _("Keys"),
+            "routes.Key",
+            "gateway.use",
+            ("name", "public_id__startswith", "business__name"),
+            "routes:key_detail",
+            related=("business__team",),
+        ),
+        Source(
             _("Users"),
             "kvadmin.User",
             "user.view",
@@ -87,6 +112,12 @@ def _note(row: Any) -> str:
         return str(row.address)
     if kind == "operation":
         return f"{row.get_state_display()} · {row.engine or row.host}"
+    if kind == "key":
+        return f"{row.business.team} · {row.business} · {row.state.label}"
+    if kind == "business":
+        return str(row.team)
+    if kind == "route":
+        return ", ".join(row.aliases)
     if kind == "user":
         return str(row.get_role_display())
     return ""
@@ -116,6 +147,9 @@ def pages_for(user: User, text: str) -> list[Hit]:
         (_("New engine"), "engines:engine_add", "engine.change"),
         (_("Add host"), "engines:host_add", "host.change"),
         (_("New profile"), "engines:profile_add", "profile.change"),
+        (_("New route"), "routes:route_add", "route.change"),
+        (_("New key"), "routes:key_add", "key.change"),
+        (_("New team"), "routes:team_add", "team.create"),
         (_("New user"), "kvadmin:user_add", "user.change"),
     ):
         if not user.may(permission):

@@ -5,6 +5,7 @@ urlpatterns = [
     path("account/", include("kvadmin.accounts.urls")),
     path("api/manage/v1/", include("kvadmin.api.urls")),
     path("", include("engines.urls")),
+    path("", include("routes.urls")),
 ]
 
 handler403 = "kvadmin.views.base.permission_denied"

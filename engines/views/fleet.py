@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import Max, Q, QuerySet
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
 from django.urls import path
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -218,7 +218,15 @@ def _shape(cards: list[Card]) -> str:
 
 
 class FleetView(PermissionView, View):
+    """The first page; who sees no engines is shown the models instead."""
+
     permission = "fleet.view"
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        person = request.user
+        if request.method == "GET" and person.is_authenticated and not person.may(self.permission):
+            return redirect("routes:model_list")
+        return super().dispatch(request, *args, **kwargs)
 
     def _context(self, request: HttpRequest) -> dict[str, Any]:
         filter_ = Filter.of(request)
@@ -251,6 +259,9 @@ class FleetView(PermissionView, View):
 
 class FleetCardsView(FleetView):
     """What changed since a number: 204, the changed cards, or the whole grid when its shape changed."""
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        return PermissionView.dispatch(self, request, *args, **kwargs)
 
     def get(self, request: HttpRequest) -> HttpResponse:
         since = whole_number(request.GET.get("since")) or 0

@@ -63,14 +63,20 @@ def permission_denied(request: HttpRequest, exception: Exception | None = None) 
     permission = str(exception) if exception is not None else ""
     context = {"sentence": "", "remedy": ""}
     if permission in policies.PERMISSIONS and request.user.is_authenticated:
-        context = {
-            "sentence": _("Your role is %(role)s; this page needs %(needed)s.")
-            % {
-                "role": request.user.get_role_display(),
-                "needed": policies.role_needed(permission).label,
-            },
-            "remedy": _("Ask an administrator if you need it."),
-        }
+        if permission in policies.TEAM_PERMISSIONS:
+            context = {
+                "sentence": _("You are not an owner of this team."),
+                "remedy": policies.whom_to_ask(permission),
+            }
+        else:
+            context = {
+                "sentence": _("Your role is %(role)s; this page needs %(needed)s.")
+                % {
+                    "role": request.user.get_role_display(),
+                    "needed": policies.role_needed(permission).label,
+                },
+                "remedy": _("Ask an administrator if you need it."),
+            }
     return render(request, "403.html", context, status=403)
 
 

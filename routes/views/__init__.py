@@ -1,0 +1,1 @@
+"""Pages of teams, keys, routes and models."""

@@ -57,6 +57,7 @@ PURE = [
     "kvadmin/up/backoff.py",
     "kvadmin/up/plan.py",
     "routes/baseurl.py",
+    "routes/clients.py",
     "routes/gateway/accounts.py",
     "routes/gateway/asked.py",
     "routes/gateway/choose.py",
