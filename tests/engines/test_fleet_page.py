@@ -18,10 +18,11 @@ def cards_url(page, **more):
     return reverse("engines:fleet_cards"), {**query, **more}
 
 
-def test_a_stranger_is_sent_to_sign_in_and_a_member_is_refused(client, outsider):
+def test_a_stranger_is_sent_to_sign_in_and_a_member_to_the_models(client, outsider):
     assert client.get(reverse("engines:fleet")).status_code == 302
     client.force_login(outsider)
-    assert client.get(reverse("engines:fleet")).status_code == 403
+    assert client.get(reverse("engines:fleet")).url == reverse("routes:model_list")
+    assert client.get(reverse("engines:fleet_cards")).status_code == 403
     assert client.get(reverse("engines:fleet_cards")).status_code == 403
 
 
