@@ -9,16 +9,17 @@ from contextlib import contextmanager
 from typing import Any
 
 
-def prepare() -> None:
+def prepare(*, valkey: bool = False) -> None:
     """Services and Django. Before anything of the product is imported.
 
-    A throw-away embedded PostgreSQL, or the server that DATABASE_URL names.
+    A throw-away embedded PostgreSQL, or the server that DATABASE_URL names; with ``valkey`` one of that too.
     """
     import django
 
     from tests.support import services
 
-    os.environ.setdefault("VALKEY_URL", "redis://127.0.0.1:1/0")  # not used, so not started
+    if not valkey:
+        os.environ.setdefault("VALKEY_URL", "redis://127.0.0.1:1/0")  # not used, so not started
     services.begin()
     os.environ["DJANGO_SETTINGS_MODULE"] = "kvadmin.settings"
     django.setup()

@@ -52,7 +52,7 @@ class Grant:
 
     @property
     def headers(self) -> dict[str, str]:
-        """x-ratelimit-*: what is left, as far as this worker knows."""
+        """x-ratelimit-*, to be read once."""
         return headers_of(self._account, self._limits.clock())
 
     def settle(self, tokens: int) -> None:
@@ -94,13 +94,22 @@ class Refusal:
 FREE = FreeGrant()
 
 
+_NAMES = tuple(
+    (f"x-ratelimit-limit-{name}", f"x-ratelimit-remaining-{name}", f"x-ratelimit-reset-{name}")
+    for name in ("requests", "tokens")
+)
+
+
 def headers_of(account: Account, now: float) -> dict[str, str]:
+    """x-ratelimit-*: limits, what is left as far as this worker knows, and when the minute is over."""
     found: dict[str, str] = {}
-    for name, window in (("requests", account.requests), ("tokens", account.tokens)):
+    for window, (limit, remaining, reset) in zip((account.requests, account.tokens), _NAMES, strict=True):
         if window is not None:
-            found[f"x-ratelimit-limit-{name}"] = str(window.limit)
-            found[f"x-ratelimit-remaining-{name}"] = str(max(0, window.available) + max(0, window.left))
-            found[f"x-ratelimit-reset-{name}"] = f"{max(0.0, window.ends - now):.3f}s"
+            left = window.left if window.available < 0 else window.left + window.available
+            wait = window.ends - now
+            found[limit] = str(window.limit)
+            found[remaining] = str(left) if left > 0 else "0"
+            found[reset] = f"{int(wait * 1000) if wait > 0 else 0}ms"
     return found
 
 

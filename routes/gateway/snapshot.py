@@ -8,10 +8,11 @@ knows stays in use for ``stale_max_s``.
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 import psycopg
@@ -200,21 +201,26 @@ class SnapshotFeed:
             await self._check(connection)
             return
         began = time.time()
-        # before the rows: a change in between makes a group differ at the next look, and is read again
-        groups = await self._key_groups(connection)
+        # in one view of the database, so that the marks of the groups stand for the rows that were read
+        await self._execute(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        with _no_collection():
+            await self._read_every_key(connection)
+        await self._read_routes(connection)
+        self.snapshot.agreed_at = began
+        self.loaded.set()
+        self._groups = await self._key_groups(connection)
+        await self._execute(connection, "COMMIT")
+
+    async def _read_every_key(self, connection: psycopg.AsyncConnection) -> None:
         last = -1
         while True:
             rows = await self._execute(connection, KEYS_AFTER, [last, CHUNK])
             for row in rows:
                 put_key(self.snapshot, key_record(row))
             if len(rows) < CHUNK:
-                break
+                return
             last = rows[-1][0]
             await asyncio.sleep(0)
-        self._groups = groups
-        await self._read_routes(connection)
-        self.snapshot.agreed_at = began
-        self.loaded.set()
 
     async def _check(self, connection: psycopg.AsyncConnection) -> None:
         """Read the groups of keys that differ from what is known, and all routes."""
@@ -274,8 +280,23 @@ class SnapshotFeed:
         connection: psycopg.AsyncConnection, query: Any, parameters: Sequence[Any] = ()
     ) -> list[tuple[Any, ...]]:
         async with asyncio.timeout(TIMEOUT_S):
-            cursor = await connection.execute(query, parameters or None)
+            cursor = connection.cursor(binary=bool(parameters))
+            await cursor.execute(query, parameters or None)
             return await cursor.fetchall() if cursor.description else []
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without garbage collection: it would look at every new key again and again. They stay, so later
+    collections pass them over too."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.freeze()
+            gc.enable()
 
 
 def _listen(channel: str) -> sql.Composed:

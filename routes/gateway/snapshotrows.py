@@ -19,7 +19,7 @@ GROUP = 1000
 _KEY = """
     key.id, key.public_id, key.digest, business.team_id, key.business_id, key.name,
     key.disabled_at IS NOT NULL, key.revoked_at IS NOT NULL,
-    extract(epoch FROM key.expires_at)::float8, extract(epoch FROM key.overlap_ends_at)::float8,
+    date_part('epoch', key.expires_at), date_part('epoch', key.overlap_ends_at),
     key.models, key.addresses,
     key.requests_per_minute, key.tokens_per_minute, key.concurrent, key.monthly_tokens
 """
@@ -37,7 +37,7 @@ ROUTES = """
 SELECT route.id, route.name, route.aliases, route.enabled, route.policy, route.max_tokens,
     route.max_tokens_rule, route.connect_s, route.first_byte_s, route.idle_s, route.total_s,
     coalesce(fallback.name, ''), route.continuous_usage, route.description,
-    extract(epoch FROM route.created_at)::float8, route.context_length
+    date_part('epoch', route.created_at), route.context_length
 FROM routes_route AS route LEFT JOIN routes_route AS fallback ON fallback.id = route.fallback_id
 ORDER BY route.id
 """

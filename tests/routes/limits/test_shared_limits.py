@@ -210,7 +210,7 @@ def test_what_is_left_is_told():
             assert found.headers["x-ratelimit-limit-requests"] == "100"
             assert found.headers["x-ratelimit-remaining-requests"] == "99"
             assert found.headers["x-ratelimit-remaining-tokens"] == "4000"
-            assert 0 < float(found.headers["x-ratelimit-reset-requests"].removesuffix("s")) <= 60
+            assert 0 < int(found.headers["x-ratelimit-reset-requests"].removesuffix("ms")) <= 60_000
 
     run(check())
 

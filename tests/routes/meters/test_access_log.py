@@ -6,7 +6,7 @@ import os
 
 from routes.gateway import accesslog
 from routes.gateway.accesslog import AccessLog
-from tests.routes.usage.support import NOON, usage
+from tests.routes.usage.support import usage
 
 
 def test_each_request_is_a_line_of_json():
@@ -25,8 +25,18 @@ def test_each_request_is_a_line_of_json():
     with os.fdopen(reading, "rb") as file:
         lines = [json.loads(line) for line in file]
     assert len(lines) == 31
-    assert lines[0]["timestamp"] == NOON.isoformat().replace("+00:00", "Z")
+    assert lines[0]["timestamp"] == "2026-05-04T12:00:00.000000Z"
     assert (lines[0]["status"], lines[0]["model"], lines[0]["key_id"]) == (200, "中文", 1)
+
+
+def test_any_text_stays_within_its_line():
+    line = accesslog.access_line(
+        usage(model='a"\n\\\x00\ud800中', caller='"', error_code="\u2028", queue_s=0.5)
+    )
+    assert line.count(b"\n") == 1
+    found = json.loads(line)
+    assert found["model"] == 'a"\n\\\x00?中'
+    assert (found["caller"], found["queue_s"], found["first_byte_s"]) == ('"', 0.5, None)
 
 
 def test_a_slow_reader_holds_no_request(monkeypatch):
