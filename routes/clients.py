@@ -12,7 +12,7 @@ from engines.vllm.notes import gettext_noop
 
 #: what stands for a key that is not known here
 PLACEHOLDER = "sk-kv-YOUR-KEY"
-ENVIRONMENT = "KVADMIN_API_KEY"
+ENVIRONMENT = "OPENAI_API_KEY"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from engines.vllm.notes import Note, Unreadable, gettext_noop, info, warning
+from engines.vllm.notes import Note, Severity, Unreadable, gettext_noop, info, warning
 from routes.baseurl import read_base_url
 
 #: states as in engines.choices.EngineState
@@ -39,9 +39,19 @@ class RouteFacts:
 
 
 def route_warnings(route: RouteFacts) -> list[Note]:
-    """What an operator should look at; the most serious first."""
-    found: list[Note] = []
+    """What an operator should look at, warnings first."""
     enabled = [target for target in route.targets if target.enabled]
+    found = [
+        *_presence_warnings(route, enabled),
+        *(note for target in enabled for note in _target_warnings(target)),
+        *_length_warnings(route, enabled),
+        *_remarks(route, enabled),
+    ]
+    return sorted(found, key=lambda note: note.severity == Severity.INFO)
+
+
+def _presence_warnings(route: RouteFacts, enabled: Sequence[TargetFacts]) -> list[Note]:
+    found: list[Note] = []
     if not route.targets:
         found.append(
             warning(
@@ -58,18 +68,6 @@ def route_warnings(route: RouteFacts) -> list[Note]:
                 remedy=gettext_noop("Switch one on."),
             )
         )
-    for target in enabled:
-        found += _target_warnings(route, target)
-    found += _length_warnings(route, enabled)
-    disabled = [target.name for target in route.targets if not target.enabled]
-    if disabled and enabled:
-        found.append(
-            info(
-                "some_targets_disabled",
-                gettext_noop("These targets are off: %(names)s."),
-                names=", ".join(disabled),
-            )
-        )
     if route.fallback and not route.fallback_enabled:
         found.append(
             warning(
@@ -82,25 +80,23 @@ def route_warnings(route: RouteFacts) -> list[Note]:
     return found
 
 
-def _target_warnings(route: RouteFacts, target: TargetFacts) -> list[Note]:
-    found: list[Note] = []
+def _target_warnings(target: TargetFacts) -> list[Note]:
     if target.base_url:
         try:
             local = read_base_url(target.base_url).is_loopback
         except Unreadable as mistake:
             return [mistake.note]
         if local:
-            found.append(
+            return [
                 warning(
                     "base_url_localhost",
                     gettext_noop("%(target)s is “localhost”: each gateway takes that for its own machine."),
                     remedy=gettext_noop("Use the server's own name or address, or make it an engine here."),
                     target=target.base_url,
                 )
-            )
-        return found
-    if target.model and target.served_names and target.model not in target.served_names:
-        found.append(
+            ]
+    elif target.model and target.served_names and target.model not in target.served_names:
+        return [
             warning(
                 "model_not_served",
                 gettext_noop("%(target)s does not serve “%(model)s” but %(served)s."),
@@ -109,38 +105,63 @@ def _target_warnings(route: RouteFacts, target: TargetFacts) -> list[Note]:
                 model=target.model,
                 served=", ".join(target.served_names),
             )
-        )
-    elif target.served_names and route.name not in target.served_names and not target.model:
+        ]
+    return []
+
+
+def _remarks(route: RouteFacts, enabled: Sequence[TargetFacts]) -> list[Note]:
+    """What is as it may be and still worth knowing, each for all targets together."""
+    engines = [target for target in enabled if not target.base_url]
+    renamed = [
+        target
+        for target in engines
+        if target.served_names and route.name not in target.served_names and not target.model
+    ]
+    waiting = [target for target in engines if target.state and target.state not in {READY, DRAINING}]
+    off = [target for target in route.targets if not target.enabled]
+    found: list[Note] = []
+    if renamed:
         found.append(
             info(
                 "served_name_differs",
                 gettext_noop(
-                    "%(target)s serves the model as %(served)s: the gateway renames it both ways, which "
-                    "costs a little with each event of a stream."
+                    "The model goes by another name (%(served)s) at %(targets)s: the gateway renames it both "
+                    "ways, which costs a little with each event of a stream."
                 ),
                 remedy=gettext_noop("Add “%(route)s” to the profile's served names to spare that."),
-                target=target.name,
-                served=", ".join(target.served_names),
+                targets=_names(renamed),
+                served=", ".join(dict.fromkeys(target.served_names[0] for target in renamed)),
                 route=route.name,
             )
         )
-    if target.state and target.state not in {READY, DRAINING}:
+    if waiting:
         found.append(
             info(
                 "target_not_ready",
-                gettext_noop("%(target)s takes no requests now: it is not ready."),
-                target=target.name,
+                gettext_noop("Not ready, so without requests: %(targets)s."),
+                targets=_names(waiting),
+            )
+        )
+    if off and enabled:
+        found.append(
+            info(
+                "some_targets_disabled", gettext_noop("These targets are off: %(names)s."), names=_names(off)
             )
         )
     return found
+
+
+def _names(targets: Iterable[TargetFacts]) -> str:
+    return ", ".join(target.name for target in targets)
 
 
 def _length_warnings(route: RouteFacts, targets: Iterable[TargetFacts]) -> list[Note]:
     """Where the route's and the engines' limits would cut in one layer and refuse in the other."""
     found: list[Note] = []
     known = [target for target in targets if target.max_model_len]
-    for target in known:
-        if route.max_tokens is not None and route.max_tokens > target.max_model_len:
+    shown = {target.max_model_len: _at(known, target.max_model_len) for target in known}
+    for length, names in shown.items():
+        if route.max_tokens is not None and route.max_tokens > length:
             found.append(
                 warning(
                     "max_tokens_above_engine",
@@ -151,11 +172,11 @@ def _length_warnings(route: RouteFacts, targets: Iterable[TargetFacts]) -> list[
                     field="max_tokens",
                     remedy=gettext_noop("Lower the route's max tokens or raise the engine's max-model-len."),
                     tokens=route.max_tokens,
-                    target=target.name,
-                    length=target.max_model_len,
+                    target=names,
+                    length=length,
                 )
             )
-        if route.context_length is not None and route.context_length > target.max_model_len:
+        if route.context_length is not None and route.context_length > length:
             found.append(
                 warning(
                     "context_above_engine",
@@ -165,12 +186,11 @@ def _length_warnings(route: RouteFacts, targets: Iterable[TargetFacts]) -> list[
                     field="context_length",
                     remedy=gettext_noop("Correct the context length, or leave it empty."),
                     tokens=route.context_length,
-                    target=target.name,
-                    length=target.max_model_len,
+                    target=names,
+                    length=length,
                 )
             )
-    lengths = {target.max_model_len for target in known}
-    if len(lengths) > 1:
+    if len(shown) > 1:
         found.append(
             warning(
                 "lengths_differ",
@@ -179,10 +199,14 @@ def _length_warnings(route: RouteFacts, targets: Iterable[TargetFacts]) -> list[
                     "fails by chance."
                 ),
                 remedy=gettext_noop("Start them with one max-model-len, or give each a route of its own."),
-                lengths=", ".join(str(length) for length in sorted(lengths)),
+                lengths=", ".join(str(length) for length in sorted(shown)),
             )
         )
     return found
+
+
+def _at(targets: Iterable[TargetFacts], length: int | None) -> str:
+    return _names(target for target in targets if target.max_model_len == length)
 
 
 def key_warnings(models: Sequence[str] | None, routes: Collection[str], off: Collection[str]) -> list[Note]:

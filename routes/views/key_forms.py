@@ -102,7 +102,11 @@ class BoundsForm(forms.Form):
 
 
 class IssueForm(BoundsForm):
-    business = forms.ModelChoiceField(label=gettext_lazy("For"), queryset=Business.objects.none())
+    business = forms.ModelChoiceField(
+        label=gettext_lazy("For"),
+        queryset=Business.objects.none(),
+        empty_label=gettext_lazy("Choose a business"),
+    )
     field_order = ["business", "name"]
 
     def __init__(self, *args: Any, user: User, **kwargs: Any):

@@ -26,7 +26,7 @@ def models_for(user: User) -> list[dict[str, Any]]:
     sees_all = user.may("route.view")
     found = []
     for route in Route.objects.with_targets():
-        naming = [name for name, models in keys if models is None or route.name in models]
+        naming = list(dict.fromkeys(name for name, models in keys if models is None or route.name in models))
         if naming or sees_all:
             found.append({"route": route, "keys": naming})
     return found

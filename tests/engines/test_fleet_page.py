@@ -23,7 +23,6 @@ def test_a_stranger_is_sent_to_sign_in_and_a_member_to_the_models(client, outsid
     client.force_login(outsider)
     assert client.get(reverse("engines:fleet")).url == reverse("routes:model_list")
     assert client.get(reverse("engines:fleet_cards")).status_code == 403
-    assert client.get(reverse("engines:fleet_cards")).status_code == 403
 
 
 def test_an_empty_fleet_leads_to_the_first_engine(client, operator):

@@ -137,7 +137,7 @@ def test_an_owner_issues_a_key_and_sees_its_secret_once(business, team_owner, cl
     )  # fmt: skip
     assert (key.expires_at.hour, key.expires_at.minute) == (23, 59)
     for text in (
-        f"export KVADMIN_API_KEY={secret}",
+        f"export OPENAI_API_KEY={secret}",
         f"OPENAI_API_KEY={secret}",
         f"ANTHROPIC_AUTH_TOKEN={secret}",
         "OPENAI_BASE_URL=http://testserver:8081/v1",

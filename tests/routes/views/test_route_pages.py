@@ -97,7 +97,7 @@ def test_an_operator_makes_a_route(operator, client):
         ("https://example.org", 1),
     ]
     page = text_of(response)
-    assert "only 8192, prompt included" in page and "renamed" in page and "with a key" in page
+    assert "takes only 8192, prompt included" in page and "renamed" in page and "with a key" in page
     assert "sk-outside-1" not in page
 
 
