@@ -65,7 +65,7 @@ def read_base_url(text: str) -> BaseUrl:
     if not (":" in host or _HOST.fullmatch(host)):
         raise _wrong("base_url_unreadable", gettext_noop("This base URL names no host."))
     if parts.query or parts.fragment:
-        raise _wrong("base_url_has_query", gettext_noop("Leave “?” and “#” and what follows out."))
+        raise _wrong("base_url_has_query", gettext_noop("Leave out “?” and “#” and what follows them."))
     if _ENDPOINT.search(parts.path):
         raise _wrong(
             "base_url_is_endpoint",

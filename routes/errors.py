@@ -27,7 +27,7 @@ CURES = (
     Cure(
         401,
         "key_expired",
-        gettext_noop("The key's time is over."),
+        gettext_noop("The key has expired."),
         gettext_noop("Ask an owner of your team for a later end or a new key."),
     ),
     Cure(
@@ -39,13 +39,13 @@ CURES = (
     Cure(
         401,
         "key_disabled",
-        gettext_noop("The key is switched off, for now."),
+        gettext_noop("The key is disabled for now."),
         gettext_noop("Ask an owner of your team."),
     ),
     Cure(
         401,
         "key_revoked",
-        gettext_noop("The key was ended for good."),
+        gettext_noop("The key was revoked for good."),
         gettext_noop("Ask an owner of your team for a new one."),
     ),
     Cure(

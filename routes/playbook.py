@@ -104,7 +104,7 @@ class _EntryReader:
 
     def read(self) -> Entry | None:
         if not isinstance(self.item, Mapping):
-            self.wrong("entry_unreadable", gettext_noop("Entry %(where)s is no object {…}."))
+            self.wrong("entry_unreadable", gettext_noop("Entry %(where)s is not an object {…}."))
             return None
         name = self._name()
         if name:
@@ -112,7 +112,7 @@ class _EntryReader:
         base_url = self._base_url()
         api_key = self.item.get("api_key") or ""
         if not isinstance(api_key, str):
-            self.wrong("api_key_unreadable", gettext_noop("Entry %(where)s: api_key has to be a text."))
+            self.wrong("api_key_unreadable", gettext_noop("Entry %(where)s: api_key has to be text."))
             api_key = ""
         api_key = api_key.strip()
         provider = self.item.get("provider") or ""

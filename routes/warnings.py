@@ -218,7 +218,7 @@ def key_warnings(models: Sequence[str] | None, routes: Collection[str], off: Col
             found.append(
                 warning(
                     "model_unknown",
-                    gettext_noop("There is no route named “%(name)s”: calls of it get 404."),
+                    gettext_noop("There is no route named “%(name)s”: calls to it get 404."),
                     field="models",
                     remedy=gettext_noop("Did you mean “%(near)s”?") if near else "",
                     name=name,

@@ -88,8 +88,8 @@ def _unfit(key: str) -> Unreadable:
     return Unreadable(
         error(
             "no_profile",
-            gettext_noop("This is no exported profile: “%(key)s” is missing or of another kind."),
-            remedy=gettext_noop("Use the file that Export as JSON on a profile's page gives."),
+            gettext_noop("This is not an exported profile: “%(key)s” is missing or of another kind."),
+            remedy=gettext_noop("Use the file behind “JSON” on a profile's page."),
             field="command",
             key=key,
         )

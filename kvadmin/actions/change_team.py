@@ -40,7 +40,7 @@ class ChangeTeam(Action[Team]):
         user = self.actor.user
         if self.without_owner and user is not None and not policies.allows(user, "team.change_all"):
             raise Denied(
-                _("Only an administrator leaves a team without an owner."),
+                _("Only an administrator may leave a team without an owner."),
                 code="permission_denied",
                 remedy=_("Make somebody else an owner first."),
             )
@@ -52,7 +52,7 @@ class ChangeTeam(Action[Team]):
             if problem := name_problem(self.name, self.team):
                 mistakes.add("name", problem)
         if any(role is not None and role not in TeamRole.values for role in self.people.values()):
-            mistakes.add("people", _("Somebody in a team is its owner or a member."))
+            mistakes.add("people", _("A person in a team is an owner or a member."))
         for user, role in self.people.items():
             if role is not None and not user.is_active:
                 mistakes.add(

@@ -31,7 +31,7 @@ class CreateTeam(Action[Team]):
         if problem := name_problem(self.name):
             mistakes.add("name", problem)
         if any(role not in TeamRole.values for role in self.people.values()):
-            mistakes.add("people", _("Somebody in a team is its owner or a member."))
+            mistakes.add("people", _("A person in a team is an owner or a member."))
         owners = [user for user, role in self.people.items() if role == TeamRole.OWNER and user.is_active]
         if not owners and not self.without_owner:
             mistakes.add("people", _("Name at least one owner, who then issues the team's keys."))

@@ -96,7 +96,7 @@ def _addresses(value: Iterable[str], mistakes: Mistakes) -> list[str]:
         except ValueError:
             mistakes.add(
                 "addresses",
-                _("“%(text)s” is no address. Examples: 10.1.0.0/16, 192.0.2.7, 2001:db8::/32.")
+                _("“%(text)s” is not an address. Examples: 10.1.0.0/16, 192.0.2.7, 2001:db8::/32.")
                 % {"text": text[:60]},
             )
             continue

@@ -48,7 +48,7 @@ class _People(StrictSerializer):
         unknown = [name for name in people if name not in users]
         if unknown:
             raise serializers.ValidationError(
-                _("There is no user “%(name)s”; an administrator makes them.") % {"name": unknown[0][:60]}
+                _("There is no user “%(name)s”. An administrator makes users.") % {"name": unknown[0][:60]}
             )
         return {users[name]: place for name, place in people.items()}
 
