@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import orjson
@@ -121,7 +121,8 @@ class Targets:
 
 
 class App:
-    """``pepper`` is the installation's; ``proxies`` are those whose X-Forwarded-For counts."""
+    """``pepper`` is the installation's; ``proxies`` are those whose X-Forwarded-For counts; ``checks`` says
+    how its parts are, for /readyz; ``tls`` is how outside targets are verified."""
 
     def __init__(
         self,
@@ -135,11 +136,12 @@ class App:
         pepper: str,
         proxies: Sequence[Network] = (),
         tls: ssl.SSLContext | None = None,
+        checks: Callable[[], dict[str, str]] | None = None,
         sweep_s: float = 0.25,
     ):
         self.loop = loop
         self.feed, self.limits, self.ledger, self.meters, self.access = feed, limits, ledger, meters, access
-        self.pepper, self.proxies = pepper, proxies
+        self.pepper, self.proxies, self.checks = pepper, proxies, checks
         self.tls = tls or ssl.create_default_context()
         self.sweeper = Sweeper(loop, sweep_s)
         self.connections: set[ServerProtocol] = set()
@@ -196,7 +198,10 @@ class App:
             return 200, b'{"status":"ok"}', b"application/json"
         state = "draining" if self.draining else self.feed.state
         ready = state in {"current", "stale"}
-        shown = {"status": "ready" if state == "current" else state, "checks": {"snapshot": state}}
+        shown = {
+            "status": "ready" if state == "current" else state,
+            "checks": self.checks() if self.checks else {"snapshot": state},
+        }
         return 200 if ready else 503, orjson.dumps(shown), b"application/json"
 
     # what an exchange tells

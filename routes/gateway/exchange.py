@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from kvadmin.forwarded import parse_address
 from routes.gateway import asked as reading
 from routes.gateway import heads
 from routes.gateway.answering import Answering
@@ -82,6 +83,8 @@ class Exchange(Answering):
                 headers={"allow": f"{path.method}, OPTIONS"},
             )
         if path.kind in OWN_KINDS:
+            if path.kind == "metrics":
+                self._private_only()
             status, body, kind = app.own_page(path.kind)
             self.send_whole(status, body, b"content-type: %b\r\n" % kind)
             return
@@ -95,6 +98,16 @@ class Exchange(Answering):
             self._by_response(found)
             return
         self._read(path)
+
+    def _private_only(self) -> None:
+        """Figures of all businesses are not for everyone who has a way to the gateway."""
+        address = parse_address(self.app.address_of(self.connection.peer, self.request.headers))
+        if address is None or not address.is_private:
+            raise Fault(
+                403,
+                "address_not_allowed",
+                f"/metrics answers this machine and private networks, and not {address}.",
+            )
 
     def _authenticate(self) -> None:
         app = self.app

@@ -6,6 +6,7 @@ Several workers share the port by SO_REUSEPORT; one is started for each and agai
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -15,19 +16,27 @@ import time
 from contextlib import suppress
 from typing import Any
 
-import psycopg
 import structlog
 import uvloop
 
 from kvadmin import logs
 from kvadmin.env import Environment, fill_secrets, read_environment
-from kvadmin.services import database_settings
+from kvadmin.services import database_settings, valkey_url
+from routes.gateway.accesslog import AccessLog
 from routes.gateway.app import App
-from routes.gateway.records import KeyRecord, Snapshot, UsageRecord
+from routes.gateway.condition import checks, samples
+from routes.gateway.limits import Limits
+from routes.gateway.meters import Meters, Sampled
+from routes.gateway.shipper import Shipper, month_counter
+from routes.gateway.snapshot import SnapshotFeed
+from routes.gateway.spool import Ledger
 
-DATABASE_EVERY_S = 2.0
-DATABASE_TIMEOUT_S = 3.0
+CONNECT_S = 5
+#: how long requests have to end once the gateway is told to
 DRAIN_S = 10.0
+#: and after them the usage rows, to reach the database
+SHIP_S = 5.0
+BACKLOG = 4096
 CONNECT_NAMES = {"HOST": "host", "PORT": "port", "USER": "user", "PASSWORD": "password", "NAME": "dbname"}
 
 logger = structlog.get_logger("routes.gateway")
@@ -36,38 +45,7 @@ logger = structlog.get_logger("routes.gateway")
 def connect_arguments(env: Environment) -> dict[str, Any]:
     found = database_settings(env)
     given = {ours: found.get(theirs) for theirs, ours in CONNECT_NAMES.items() if found.get(theirs)}
-    return {**given, **found["OPTIONS"], "autocommit": True, "connect_timeout": int(DATABASE_TIMEOUT_S)}
-
-
-class Database:
-    """Whether PostgreSQL answers, asked every two seconds so that no request has to ask."""
-
-    def __init__(self, env: Environment):
-        self.arguments = connect_arguments(env)
-        self.ok = False
-        self.snapshot = Snapshot()
-
-    @property
-    def state(self) -> str:
-        return "current" if self.ok else "loading"
-
-    async def watch(self) -> None:
-        connection: psycopg.AsyncConnection | None = None
-        while True:
-            try:
-                if connection is None:
-                    connection = await psycopg.AsyncConnection.connect(**self.arguments)
-                await asyncio.wait_for(connection.execute("select 1"), DATABASE_TIMEOUT_S)
-                self.ok = True
-            except (psycopg.Error, OSError, TimeoutError) as error:
-                if self.ok or connection is None:
-                    logger.warning("the database does not answer", error=type(error).__name__)
-                self.ok = False
-                if connection is not None:
-                    with suppress(psycopg.Error, OSError):
-                        await connection.close()
-                connection = None
-            await asyncio.sleep(DATABASE_EVERY_S)
+    return {**given, **found["OPTIONS"], "connect_timeout": CONNECT_S}
 
 
 def _tls(env: Environment) -> ssl.SSLContext | None:
@@ -89,63 +67,104 @@ def listening_socket(env: Environment) -> socket.socket:
     return listener
 
 
-class Unlimited:
-    """Limits, ledger, meters and access log of a gateway that knows no key yet, and so grants nothing."""
+class Worker:
+    """One worker's parts. ``number`` counts from 0 and stays when a worker is replaced."""
 
-    headers: dict[str, str] = {}
+    def __init__(self, env: Environment, number: int):
+        connect = connect_arguments(env)
+        base = env.home / "gateway"
+        self.env = env
+        self.feed = SnapshotFeed(
+            connect, data_keys=list(filter(None, env.data_keys.split(","))), stale_max_s=env.stale_max
+        )
+        self.ledger = Ledger(base / "spool")
+        self.shipper = Shipper(self.ledger, connect)
+        self.limits = Limits(
+            valkey_url(env),
+            workers=env.gateway_workers,
+            number=number,
+            monthly_used=month_counter(connect),
+        )
+        self.meters = Meters(base / "metrics", self._sample)
+        self.access = AccessLog()
+        self.app: App | None = None
 
-    def take(self, key: KeyRecord, tokens: int, now: float) -> Unlimited:
-        return self
+    def _sample(self) -> Sampled:
+        app = self.app
+        return samples(
+            self.feed,
+            self.limits,
+            self.ledger,
+            self.shipper,
+            in_flight=len(app.exchanges) if app else 0,
+            connections=len(app.connections) if app else 0,
+        )
 
-    def settle(self, tokens: int) -> None:
-        pass
+    async def serve(self) -> int:
+        """Until SIGTERM; 1 if a part of it ended by itself, which no part should."""
+        loop = asyncio.get_running_loop()
+        stopping = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stopping.set)
+        env = self.env
+        app = self.app = App(
+            loop,
+            feed=self.feed,
+            limits=self.limits,
+            ledger=self.ledger,
+            meters=self.meters,
+            access=self.access,
+            pepper=env.pepper,
+            proxies=env.proxies,
+            checks=lambda: checks(self.feed, self.limits, self.ledger, self.shipper),
+        )
+        server = await loop.create_server(
+            app.protocol, sock=listening_socket(env), backlog=BACKLOG, ssl=_tls(env)
+        )
+        logger.info("the gateway listens", address=env.bind, port=env.gateway_port)
+        parts = [loop.create_task(part.run()) for part in (self.feed, self.limits, self.shipper, self.meters)]
+        parts.append(loop.create_task(self._settle_memory()))
+        told = loop.create_task(stopping.wait())
+        failed = await self._until_one_ends(told, parts[:-1])
+        server.close()
+        await app.drain(DRAIN_S)
+        for part in (told, *parts):
+            part.cancel()
+        await asyncio.gather(told, *parts, return_exceptions=True)
+        if not await self.shipper.drain(SHIP_S):
+            logger.info("usage rows wait in the spool for the next start")
+        self.access.close()
+        self.meters.close()
+        self.ledger.close()
+        return 1 if failed else 0
 
-    def release(self) -> None:
-        pass
+    @staticmethod
+    async def _until_one_ends(told: asyncio.Task[bool], parts: list[asyncio.Task[None]]) -> bool:
+        done, _ = await asyncio.wait([told, *parts], return_when=asyncio.FIRST_COMPLETED)
+        failed = [part for part in done if part is not told]
+        for part in failed:
+            logger.error("a part of the gateway ended", exc_info=part.exception())
+        return bool(failed)
 
-    def record(self, row: UsageRecord) -> None:
-        pass
-
-    observe = write = record
-
-    def page(self) -> bytes:
-        return b""
-
-
-async def serve(env: Environment) -> None:
-    loop = asyncio.get_running_loop()
-    database = Database(env)
-    watching = loop.create_task(database.watch())
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    nothing = Unlimited()
-    app = App(
-        loop,
-        feed=database,
-        limits=nothing,
-        ledger=nothing,
-        meters=nothing,
-        access=nothing,
-        pepper=env.pepper,
-        proxies=env.proxies,
-    )
-    server = await loop.create_server(app.protocol, sock=listening_socket(env), backlog=4096, ssl=_tls(env))
-    logger.info("the gateway listens", address=env.bind, port=env.gateway_port)
-    await stopping.wait()
-    server.close()
-    await app.drain(DRAIN_S)
-    watching.cancel()
+    async def _settle_memory(self) -> None:
+        """Keys stay for good: the collector of garbage need not look at them again and again."""
+        await self.feed.loaded.wait()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 50)
 
 
-def _worker(env: Environment) -> int:
-    uvloop.run(serve(env))
-    return 0
+async def _serve(env: Environment, number: int) -> int:
+    return await Worker(env, number).serve()
+
+
+def _worker(env: Environment, number: int = 0) -> int:
+    return uvloop.run(_serve(env, number))
 
 
 def _workers(env: Environment) -> int:
     """One forked worker for each; the parent only waits for them."""
-    workers: set[int] = set()
+    workers: dict[int, int] = {}
     stopping = False
 
     def stop(number: int, frame: object) -> None:
@@ -158,13 +177,15 @@ def _workers(env: Environment) -> int:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     while not stopping or workers:
-        while not stopping and len(workers) < env.gateway_workers:
+        missing = sorted(set(range(env.gateway_workers)) - set(workers.values()))
+        while not stopping and missing:
+            number = missing.pop(0)
             pid = os.fork()
             if pid == 0:
-                os._exit(_worker(env))
-            workers.add(pid)
+                os._exit(_worker(env, number))
+            workers[pid] = number
         pid, status = os.wait()
-        workers.discard(pid)
+        workers.pop(pid, None)
         if not stopping:
             logger.error("a gateway worker ended", status=os.waitstatus_to_exitcode(status))
             time.sleep(0.5)

@@ -144,6 +144,8 @@ class ServerProtocol(asyncio.Protocol):
         self.app.connections.discard(self)
         self.app.sweeper.members.discard(self)
         self.transport = None
+        # each holds the other, and only the collector of garbage would part them
+        self.parser = None
         self.ahead.clear()
         current, self.current = self.current, None
         if current is not None:

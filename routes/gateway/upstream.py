@@ -156,6 +156,8 @@ class UpstreamConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         self.transport = None
+        # each holds the other, and only the collector of garbage would part them
+        self.parser = None
         taker, self.taker = self.taker, None
         if taker is None:
             return
