@@ -7,7 +7,6 @@ taken, so that equal beginnings meet the pages that are cached for them.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -72,11 +71,17 @@ def _in_turn(equal: list[Loaded], turn: int) -> Loaded:
     return equal[-1]
 
 
+def mixed(number: int) -> int:
+    """32 bits stirred until every one of them depends on each (the end of MurmurHash3)."""
+    number = (number ^ number >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    number = (number ^ number >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    return number ^ number >> 16
+
+
 def _by_prefix(fit: list[Loaded], mark: int) -> Loaded:
     weight = sum(target.record.weight for target in fit)
     bound = BOUND * (sum(target.in_flight for target in fit) + 1) / weight
-    raw = mark.to_bytes(4, "big")
-    ordered = sorted(fit, key=lambda target: zlib.crc32(raw, target.seed), reverse=True)
+    ordered = sorted(fit, key=lambda target: mixed(mark ^ target.seed))
     for target in ordered:
         if (target.in_flight + 1) / target.record.weight <= max(bound, 1 / target.record.weight):
             return target
