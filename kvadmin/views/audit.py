@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import django_filters
 from django import forms
-from django.conf import settings
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -60,9 +59,7 @@ class AuditListView(PermissionView):
         rows = found.qs if found.is_valid() else AuditEvent.objects.none()
         page = keyset_page(rows, request.GET)
         attach_subjects(page.rows)
-        return render(
-            request, "audit/list.html", {"filter": found, "page": page, "days": settings.KVADMIN_KEEP_AUDIT_D}
-        )
+        return render(request, "audit/list.html", {"filter": found, "page": page})
 
 
 class _Line:

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol, runtime_checkable
-
-import structlog
-
-logger = structlog.get_logger("routes.gateway")
+from typing import Protocol
 
 
 class Swept(Protocol):
     def sweep(self, now: float) -> None:
         """Look at own deadlines; ``now`` is the loop's time. May remove itself from the sweeper."""
-
-
-@runtime_checkable
-class Ends(Protocol):
-    """A member that can be ended when something of it failed."""
-
-    def crashed(self, error: BaseException) -> None: ...
 
 
 class Sweeper:
@@ -37,13 +26,7 @@ class Sweeper:
         self._timer = self.loop.call_later(self.every_s, self._look)
         self.now = now = self.loop.time()
         for member in tuple(self.members):
-            try:
-                member.sweep(now)
-            except Exception as error:
-                logger.error("a deadline could not be looked at", exc_info=error)
-                self.members.discard(member)
-                if isinstance(member, Ends):
-                    member.crashed(error)
+            member.sweep(now)
 
     def close(self) -> None:
         self._timer.cancel()
