@@ -32,6 +32,8 @@ RECOUNT_S = 60.0
 RECOUNT_TIMEOUT_S = 3.0
 #: Valkey forgets slots after an hour without a word
 RENEW_S = 1200.0
+#: accounts that are seen to at a time
+TEND = 2000
 
 logger = structlog.get_logger("routes.gateway")
 
@@ -204,6 +206,8 @@ class Limits:
         self._offset_ms = 0
         self._month = month_of(clock())
         self._beat_at = 0.0
+        #: accounts that this round has still to see to
+        self._round: list[Account] = []
 
     # -- the path of a request --------------------------------------------------------------------------
 
@@ -322,25 +326,40 @@ class Limits:
         self._tend(now, hungry, forgotten=not known)
 
     def _tend(self, now: float, hungry: set[int], *, forgotten: bool) -> None:
-        month = month_of(now)
-        for account in list(self._accounts.values()):
-            if account.free or (account.empty and now - account.used_at > FORGET_S):
+        """See to some accounts each time, so that many keep no request waiting, and at once to the hungry."""
+        if forgotten:
+            self._dirty.update(account for account in self._accounts.values() if not account.free)
+        self._month = month_of(now)
+        if not self._round:
+            self._round = list(self._accounts.values())
+        some, self._round = self._round[-TEND:], self._round[:-TEND]
+        for account in some:
+            if self._accounts.get(account.key.id) is not account:
+                continue
+            old = account.empty and now - account.used_at > FORGET_S and account not in self._waiters
+            if account.free or old:
                 del self._accounts[account.key.id]
                 self._counted.pop(account.key.id, None)
-                continue
-            if account.month is not None:
-                if account.month.month != month:
-                    account.month.turn(month)
-                    account.base = -1
-                    self._dirty.add(account)
-                elif now - account.used_at < RECOUNT_S < now - self._counted.get(account.key.id, 0):
-                    self._count(account, now)
-            every = account.key.id in hungry or (self.lessees > 1 and now - account.used_at > IDLE_S)
-            gave = (every or account.excess(self.lessees)) and account.give_back(small_only=not every)
-            due = forgotten or account.ahead_due(now, self.lessees) or now - account.answered_at > RENEW_S
-            if gave or due:
+                self._dirty.discard(account)
+            else:
+                self._tend_one(account, now)
+        for key_id in hungry:
+            account = self._accounts.get(key_id)
+            if account is not None and account.give_back():
                 self._dirty.add(account)
-        self._month = month
+
+    def _tend_one(self, account: Account, now: float) -> None:
+        if account.month is not None:
+            if account.month.month != self._month:
+                account.month.turn(self._month)
+                account.base = -1
+                self._dirty.add(account)
+            elif now - account.used_at < RECOUNT_S < now - self._counted.get(account.key.id, 0):
+                self._count(account, now)
+        idle = self.lessees > 1 and now - account.used_at > IDLE_S
+        gave = (idle or account.excess(self.lessees)) and account.give_back(small_only=not idle)
+        if gave or account.ahead_due(now, self.lessees) or now - account.answered_at > RENEW_S:
+            self._dirty.add(account)
 
     async def _lease(self, accounts: list[Account]) -> None:
         now = self.clock()

@@ -137,7 +137,10 @@ class Shipper:
                 self.ledger.rotate()
             while self.ledger.closed:
                 path = self.ledger.closed[0]
-                await self._file(path)
+                try:
+                    await self._file(path)
+                except FileNotFoundError:
+                    logger.error("a file of the spool is gone before it was shipped", file=path.name)
                 self.ledger.remove(path)
                 if not self.ledger.closed:
                     self.caught_up_at = began

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from kvadmin import valkey
+from routes.gateway import limits as module
 from routes.gateway.leases import outstanding
 from routes.gateway.limits import FREE, Grant, Refusal
 from tests.routes.limits.support import a_key, burst, empty_valkey, limiters, take, until
@@ -232,6 +233,21 @@ def test_a_share_that_another_needs_comes_back():
                     await asyncio.sleep(0.05)
             found = await take(other, key)
             assert isinstance(found, Refusal)
+
+    run(check())
+
+
+def test_many_keys_are_seen_to_in_turns(monkeypatch):
+    monkeypatch.setattr(module, "TEND", 3)
+    monkeypatch.setattr(module, "FORGET_S", 0.0)
+    monkeypatch.setattr(module, "TICK_S", 0.02)
+
+    async def check():
+        async with limiters(2) as (limits, _other):
+            for _n in range(10):
+                found = await take(limits, a_key(concurrent=3))
+                found.release()
+            await until(lambda: not limits._accounts)
 
     run(check())
 

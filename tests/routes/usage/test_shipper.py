@@ -94,6 +94,15 @@ def test_a_file_damaged_in_the_middle_loses_only_that_line(tmp_path):
     assert rows("SELECT count(*) AS n FROM routes_usage")[0]["n"] == 5
 
 
+def test_a_file_that_is_gone_stops_no_other(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.record(usage(1))
+    ledger.rotate()
+    ledger.closed[0].unlink()
+    ship(tmp_path, usage(2), ledger=ledger)
+    assert rows("SELECT count(*) AS n FROM routes_usage")[0]["n"] == 1
+
+
 def test_without_the_database_rows_stay_and_go_later(tmp_path):
     async def work():
         ledger = Ledger(tmp_path)
