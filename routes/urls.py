@@ -1,4 +1,4 @@
-from routes.views import businesses, keys, models, route_pages, teams
+from routes.views import businesses, keys, models, route_pages, teams, usage
 
 app_name = "routes"
 
@@ -8,4 +8,5 @@ urlpatterns = [
     *keys.urlpatterns,
     *route_pages.urlpatterns,
     *models.urlpatterns,
+    *usage.urlpatterns,
 ]

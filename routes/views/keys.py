@@ -9,6 +9,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.debug import sensitive_variables
@@ -33,8 +34,10 @@ from routes.actions.revoke_key import RevokeKey
 from routes.actions.rotate_key import RotateKey
 from routes.facts import warnings_of_key
 from routes.models import Business, Key, Route
+from routes.usage.read import Scope, month_to_date
 from routes.views.key_forms import BoundsForm, ImportForm, IssueForm, OverlapForm, RotateForm, end_of_day
 from routes.views.present import client_settings, gateway_address, shown
+from routes.views.usage import usage_context
 
 SHOWS = {
     "usable": gettext_lazy("In use"),
@@ -189,7 +192,11 @@ class KeyView(PermissionView):
                 initial={"works_until": key.overlap_ends_at.date() if key.overlap_ends_at else None}
             ),
             "address": gateway_address(request),
+            **usage_context(request, Scope(key=key.pk), f"/keys/{key.pk}/usage/"),
         }
+        if key.monthly_tokens:
+            month = month_to_date(Scope(key=key.pk), timezone.now())
+            context |= {"month": month, "month_share": month.tokens / key.monthly_tokens}
         return render(request, "routes/key_detail.html", context, status=400 if rotate or overlap else 200)
 
 

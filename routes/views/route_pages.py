@@ -24,8 +24,10 @@ from routes.actions.remove_route import RemoveRoute
 from routes.actions.save_route import SaveRoute
 from routes.facts import warnings_of_route
 from routes.models import Key, Route
+from routes.usage.read import Scope
 from routes.views.present import shown
 from routes.views.route_forms import BaseTargets, ImportForm, RouteForm, target_forms
+from routes.views.usage import usage_context
 
 
 class RouteList(PermissionView):
@@ -73,7 +75,15 @@ class RouteDetail(PermissionView):
             "playbook": json.dumps(
                 ExportRoutes(actor_of(request), [route]).run(), indent=2, ensure_ascii=False
             ),
+            # which keys called it is for those who see all teams
+            "by": "key" if request.user.may("team.view_all") else "model",
         }
+        context |= usage_context(
+            request,
+            Scope(route=route.pk),
+            f"/routes/{route.pk}/usage/",
+            "key_id" if context["by"] == "key" else "model",
+        )
         return render(request, "routes/route_detail.html", context)
 
 

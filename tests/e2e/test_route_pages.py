@@ -15,6 +15,7 @@ from routes import keyformat
 from routes.models import Key, Route
 from tests.e2e.pages import check_page
 from tests.routes.test_playbook import ONE
+from tests.routes.usage.support import NOON, clear, store, usage
 from tests.support.factories import EngineFactory, HostFactory
 from tests.support.people import make_person
 from tests.support.route_factories import (
@@ -70,7 +71,29 @@ def world(transactional_db):
         )
     OutsideTargetFactory(route=route, base_url="http://localhost:8000", api_key="sk-outside-1", weight=2)
     RouteFactory(name="Assistant", enabled=False)
-    return {"owner": owner, "team": team, "shop": shop, "key": old, "route": route}
+    clear()
+    store(
+        *(
+            usage(
+                (now - timedelta(minutes=37 * n) - NOON).total_seconds(),
+                key_id=old.pk,
+                business_id=shop.pk,
+                team_id=team.pk,
+                route_id=route.pk,
+                model=route.name,
+                prompt_tokens=900 + 31 * n,
+                cached_tokens=300 + 17 * n,
+                completion_tokens=40 + n % 7,
+                total_s=0.4 + (n % 9) / 3,
+                first_byte_s=0.05 + (n % 5) / 20,
+                error_layer="" if n % 11 else "gateway",
+                error_code="" if n % 11 else "rate_limit_exceeded",
+            )
+            for n in range(40)
+        )
+    )
+    yield {"owner": owner, "team": team, "shop": shop, "key": old, "route": route}
+    clear()
 
 
 @pytest.fixture
@@ -88,6 +111,7 @@ def as_operator(sign_in_as, world):
     [
         ("/teams/", "Teams"),
         ("/teams/{team.pk}/", "search"),
+        ("/teams/{team.pk}/usage/", "Usage of search"),
         ("/teams/{team.pk}/businesses/add/", "New business"),
         ("/keys/", "Keys"),
         ("/keys/add/", "New key"),
@@ -101,6 +125,10 @@ def as_operator(sign_in_as, world):
 def test_page_of_an_owner(as_owner, world, path, heading):
     as_owner.goto(path.format(**world))
     expect(as_owner.get_by_role("heading", name=heading, level=1)).to_be_visible()
+    for number in range(as_owner.locator(".chart").count()):
+        chart = as_owner.locator(".chart").nth(number)
+        chart.scroll_into_view_if_needed()
+        expect(chart).to_have_attribute("data-drawn", "1")
     check_page(as_owner, f"owner-{path.split('/')[1]}-{heading.lower().replace(' ', '-')}")
 
 

@@ -89,6 +89,7 @@ LEAST = {
     "POST keys/{id}/enable/": MEMBER,
     "POST keys/{id}/rotate/": MEMBER,
     "POST keys/{id}/revoke/": MEMBER,
+    "GET usage/": MEMBER,
     "GET routes/": VIEWER,
     "POST routes/": OPERATOR,
     "POST routes/import/": OPERATOR,
