@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -102,6 +102,7 @@ class ErrorSerializer(serializers.Serializer):
     requests = serializers.IntegerField()
 
 
+@extend_schema_serializer(many=False)
 class UsageSerializer(serializers.Serializer):
     since = serializers.DateTimeField()
     until = serializers.DateTimeField()
