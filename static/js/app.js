@@ -117,4 +117,17 @@ document.addEventListener("htmx:afterSettle", (event) => {
   labelCells(event.target.parentElement ?? document);
   showAges();
 });
+/* A form takes the reader to another page: a renewal that reloads this one meanwhile would fetch that page
+   twice, and its message would be gone with the first. */
+let leaving = false;
+document.addEventListener("submit", (event) => {
+  setTimeout(() => {
+    if (event.defaultPrevented) return;
+    leaving = true;
+    setTimeout(() => (leaving = false), 30_000);
+  });
+});
+for (const name of ["htmx:beforeRequest", "htmx:beforeOnLoad"]) {
+  document.addEventListener(name, (event) => leaving && event.preventDefault());
+}
 document.addEventListener("htmx:sendError", () => announce(words.offline));
