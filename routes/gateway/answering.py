@@ -497,6 +497,9 @@ class Answering:
         """Headers of every answer."""
         request, grant = self.request, self.grant
         lines = b"x-request-id: %b\r\n" % self.id.encode()
+        if self.path.anthropic:
+            # where Anthropic's own clients look for it
+            lines += b"request-id: %b\r\n" % self.id.encode()
         own = request.headers.get(b"x-client-request-id") or request.headers.get(b"x-request-id")
         if own:
             lines += b"x-client-request-id: %b\r\n" % own[:200]

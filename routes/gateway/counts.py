@@ -27,7 +27,7 @@ def counts_of(usage: Any) -> Counts | None:
     """From a usage object in OpenAI's, the Responses API's or Anthropic's words."""
     if not isinstance(usage, dict):
         return None
-    if "prompt_tokens" in usage or "total_tokens" in usage:
+    if "prompt_tokens" in usage or ("total_tokens" in usage and "input_tokens" not in usage):
         details = usage.get("prompt_tokens_details")
         cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else 0
         prompt = _count(usage.get("prompt_tokens"))

@@ -19,9 +19,9 @@ PEPPER = "pepper-of-the-tests"
 TICK_S = 0.02
 
 
-def run(main: Coroutine[Any, Any, Any]) -> Any:
+def run(main: Coroutine[Any, Any, Any], limit_s: float = 60) -> Any:
     async def bounded() -> Any:
-        return await asyncio.wait_for(main, 60)
+        return await asyncio.wait_for(main, limit_s)
 
     return uvloop.run(bounded())
 

@@ -111,7 +111,7 @@ def test_anthropics_callers_get_errors_in_their_shape():
             assert reply.json["type"] == "error"
             assert reply.error["type"] == "invalid_request_error"
             assert reply.error["message"] == "too long"
-            assert reply.json["request_id"] == reply.headers["x-request-id"]
+            assert reply.json["request_id"] == reply.headers["x-request-id"] == reply.headers["request-id"]
             headers = engine.calls[0].headers
             assert (headers["anthropic-version"], headers["anthropic-beta"]) == ("2023-06-01", "x")
             for key, model, status, kind in (

@@ -143,6 +143,7 @@ def test_a_stream_of_a_response_is_counted_and_ends():
 
     made = {"id": "resp_1", "model": "the/target", "error": None, "usage": None}
     usage = {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 4}, "output_tokens": 2}
+    usage["total_tokens"] = 11
     out, stream = passed(
         event("response.created", response=made),
         event("response.output_text.delta", delta="hi"),
