@@ -21,6 +21,7 @@ NOT_PASSED_BACK = frozenset(
         b"server",
         b"date",
         b"set-cookie",
+        b"request-id",
         b"x-request-id",
         b"strict-transport-security",
         b"alt-svc",
@@ -46,7 +47,7 @@ STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }
 EXPOSED = (
-    "x-request-id, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, "
+    "x-request-id, request-id, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, "
     "x-ratelimit-reset-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, "
     "x-ratelimit-reset-tokens"
 )

@@ -106,6 +106,9 @@ class GatewayProcess:
         given = {"authorization": f"Bearer {key}", **headers}
         return httpx.post(self.url + path, json=value, headers=given, timeout=20)
 
+    def get(self, path: str, headers: dict[str, str] | None = None) -> httpx.Response:
+        return httpx.get(self.url + path, headers=headers, timeout=20)
+
     def chat(self, key: str, model: str = "qwen3-8b", **fields: Any) -> httpx.Response:
         value = {"model": model, "messages": [{"role": "user", "content": "hi"}], **fields}
         return self.post("/v1/chat/completions", key, value)
