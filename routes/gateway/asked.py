@@ -18,8 +18,10 @@ from routes.gateway.jsonspans import named, replaced
 from routes.gateway.paths import Path
 from routes.gateway.records import RouteRecord
 
-#: what pydantic, and with it an engine, takes for true (1 equals True)
-TRUE = {True, "true", "True", "TRUE", "1", "on", "yes", "y", "t"}
+#: what pydantic, and with it an engine, takes for true, in letters of any size
+TRUE = {"true", "1", "on", "yes", "y", "t"}
+#: more tokens than any engine takes
+FAR = 1 << 62
 PREFIX_BYTES = 1024
 #: tokens reserved for an answer whose length the caller left open
 OPEN_ANSWER = 512
@@ -71,7 +73,7 @@ def read_body(body: bytes, path: Path) -> Asked:
         )
     asked = Asked(model)
     stream = value.get("stream")
-    if stream is not None and isinstance(stream, (bool, int, str)) and stream in TRUE:
+    if stream is not None and _true(stream):
         asked.stream = True
         options = value.get("stream_options")
         asked.has_stream_options = "stream_options" in value
@@ -80,11 +82,11 @@ def read_body(body: bytes, path: Path) -> Asked:
             asked.wants_continuous = _true(options.get("continuous_usage_stats"))
     for name in path.tokens:
         limit = value.get(name)
-        if isinstance(limit, (int, float)) and not isinstance(limit, bool):
+        if limit is not None and (number := _number(limit)) is not None:
             asked.limits = asked.limits or {}
-            asked.limits[name] = int(limit) if limit < 1 << 62 else 1 << 62
+            asked.limits[name] = number
     choices = value.get("n")
-    if isinstance(choices, int) and choices > 1:
+    if choices is not None and (choices := _number(choices) or 0) > 1:
         asked.choices = min(choices, 1024)
     if path.kind == "responses" and isinstance(value.get("previous_response_id"), str):
         asked.previous_response = value["previous_response_id"]
@@ -92,7 +94,23 @@ def read_body(body: bytes, path: Path) -> Asked:
 
 
 def _true(value: Any) -> bool:
-    return isinstance(value, (bool, int, str)) and value in TRUE
+    if isinstance(value, str):
+        return value.lower() in TRUE
+    return isinstance(value, (int, float)) and value == 1
+
+
+def _number(value: Any) -> int | None:
+    """As engines read it: text that holds a number is one to them."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        try:
+            value = float(value[:100])
+        except ValueError:
+            return None
+    if not isinstance(value, (int, float)):
+        return None
+    return int(value) if -FAR < value < FAR else -FAR if value < 0 else FAR
 
 
 def estimate(asked: Asked, size: int, longest: int) -> tuple[int, int]:
@@ -192,6 +210,12 @@ def edited(
                 changes.append((start, start + len(old) - 8, new))
         if not changes:
             changes = _model_change(body, new)
+    elif body.count(b'"model"') > 1 or b"\\u006" in body:
+        # of two models it is the last that was decided on; not every engine reads it so
+        new = _json_text(model)
+        changes = [
+            change for change in _model_change(body, new) if _loads(body[change[0] : change[1]]) != model
+        ]
     for name, value in limits.items():
         changes += [
             (member.start, member.end, b"%d" % value)
@@ -213,7 +237,5 @@ def edited(
 
 
 def _is_over(text: bytes, limit: int) -> bool:
-    try:
-        return float(text) > limit
-    except ValueError:
-        return False
+    number = _number(json.loads(text))
+    return number is not None and number > limit

@@ -32,7 +32,7 @@ def counts_of(usage: Any) -> Counts | None:
         cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else 0
         prompt = _count(usage.get("prompt_tokens"))
         return Counts(
-            prompt or _count(usage.get("total_tokens")) - _count(usage.get("completion_tokens")),
+            prompt or max(0, _count(usage.get("total_tokens")) - _count(usage.get("completion_tokens"))),
             cached,
             _count(usage.get("completion_tokens")),
         )

@@ -23,6 +23,7 @@ NOT_PASSED_BACK = frozenset(
         b"set-cookie",
         b"request-id",
         b"x-request-id",
+        b"x-client-request-id",
         b"strict-transport-security",
         b"alt-svc",
         b"www-authenticate",

@@ -140,7 +140,7 @@ def test_a_body_that_cannot_be_routed_is_refused_in_words(body, code):
     assert (caught.value.status, caught.value.code) == (400, code)
 
 
-@pytest.mark.parametrize("value", ["true", "1", '"true"', '"1"', '"yes"'])
+@pytest.mark.parametrize("value", ["true", "1", "1.0", '"true"', '"1"', '"yes"', '"On"', '"tRuE"', '"T"'])
 def test_a_stream_is_known_as_the_engine_knows_it(value):
     assert read_body(b'{"model":"a","stream":%b}' % value.encode(), CHAT).stream
 
@@ -179,7 +179,38 @@ def test_too_many_tokens_are_lowered_where_the_route_says_so():
     assert asked.limits == {"max_output_tokens": 9000}
 
 
-@pytest.mark.parametrize("value", ["true", '"9"', "null", "-1", "1e400", "12345678901234567890123"])
+@pytest.mark.parametrize(
+    "value",
+    ['"50000"', '" 50000 "', '"5_0000"', '"50000.0"', '"\\u0035\\u0030000"', "5e4", "Infinity", "NaN"],
+)
+def test_a_number_in_quotes_is_a_limit_as_it_is_to_the_engine(value):
+    body = b'{"model":"a","max_tokens":%b}' % value.encode()
+    asked = read_body(body, CHAT)
+    with pytest.raises(Fault) as caught:
+        limit_edits(asked, route(max_tokens=8192))
+    assert caught.value.code == "max_tokens_too_large"
+    limits = limit_edits(asked, route(max_tokens=8192, max_tokens_rule="clamp"))
+    changed = edited(body, asked, model="a", limits=limits, usage=False, continuous=False)
+    assert changed == b'{"model":"a","max_tokens":8192}'
+
+
+def test_of_two_models_the_engine_sees_only_the_one_that_was_decided_on():
+    for body in (
+        b'{"model":"b","n":1,"model":"a"}',
+        b'{"mod\\u0065l":"b","n":1,"model":"a"}',
+        b'{"model":"b","n":1,"\\u006dodel":"a"}',
+        b'{"model":["b"],"n":1,"model":"\\u0061"}',
+    ):
+        asked = read_body(body, CHAT)
+        assert asked.model == "a"
+        changed = edited(body, asked, model="a", limits={}, usage=False, continuous=False)
+        values = [changed[member.start : member.end] for member in named(changed, "model")]
+        assert [json.loads(value) for value in values] == ["a", "a"]
+
+
+@pytest.mark.parametrize(
+    "value", ["true", '"9"', "null", "-1", "1e400", "-Infinity", '"nan"', "12345678901234567890123"]
+)
 def test_odd_limits_are_the_engines_to_refuse_or_ours(value):
     body = b'{"model":"a","max_tokens":%b}' % value.encode()
     try:
@@ -222,6 +253,36 @@ def test_a_form_says_its_model_and_takes_another():
     assert model_of_form(changed, kind) == "/models/whisper"
     assert audio in changed
     assert len(changed) == len(body) + len("/models/whisper") - len("whisper ")
+
+
+PART = b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nopen\r\n'
+OTHER = b"\r\n\r\nclosed\r\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("boundary=b", PART + PART.replace(b"open", b"closed")),
+        ("boundary=b", b'--b\r\nContent-Disposition: form-data; name="x"\r\n\r\n\r\n--bc' + PART[3:] + PART),
+        ("boundary=b", PART + b"--b\r\nX: " + b"y" * 5000 + b"\r\n" + PART[5:].replace(b"open", b"closed")),
+        ("boundary=b", PART + b'--b\r\nContent-Disposition: form-data; name="x"; name="model"' + OTHER),
+        ("boundary=b", PART + b"--b\r\nContent-Disposition: form-data; name*=utf-8''model" + OTHER),
+        ("boundary=b", PART + b'--b\r\nContent-Disposition: form-data; x="\r\n "; name="model"' + OTHER),
+        (
+            "boundary=b",
+            PART
+            + b'--b\r\nContent-Disposition: form-data; name="x"\r\n'
+            + b'Content-Disposition: form-data; name="model"'
+            + OTHER,
+        ),
+        ("boundary=b; boundary=c", PART),
+        ("boundary=c; Boundary*=utf-8''b", PART),
+    ],
+)
+def test_a_form_that_another_reader_may_read_otherwise_is_refused(kind, body):
+    with pytest.raises(Fault) as caught:
+        model_of_form(body + b"--b--\r\n", f"multipart/form-data; {kind}".encode())
+    assert (caught.value.status, caught.value.code) == (400, "form_expected")
 
 
 @given(st.binary(max_size=300), st.integers(0, 300))

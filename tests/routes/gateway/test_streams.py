@@ -200,6 +200,11 @@ def test_a_count_that_is_none_is_not_believed(usage):
     assert counts_of(usage) in (None, Counts())
 
 
+@pytest.mark.parametrize("usage", [{"prompt_tokens": 0, "completion_tokens": 3}, {"prompt_tokens": 1 << 80}])
+def test_no_count_is_ever_less_than_nothing(usage):
+    assert counts_of({"completion_tokens": 3, **usage}) == Counts(0, 0, 3)
+
+
 def test_one_byte_per_chunk_arrives_whole():
     async def drips(call):
         call.writer.write(head(kind="text/event-stream", transfer_encoding="chunked") + b"\r\n")
