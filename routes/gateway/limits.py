@@ -26,8 +26,8 @@ TICK_S = 0.5
 AGAIN_S = 1.0
 #: how long an account that nobody uses is remembered
 FORGET_S = 180.0
-#: how often the pool of a month is compared with the database
-RECOUNT_S = 60.0
+#: how often the pool of a month in use is compared with the database
+RECOUNT_S = 600.0
 #: how long the database may take to count a month
 RECOUNT_TIMEOUT_S = 3.0
 #: Valkey forgets slots after an hour without a word
@@ -450,12 +450,16 @@ class Limits:
     # -- without Valkey ---------------------------------------------------------------------------------
 
     def _lost(self, error: str) -> None:
+        """Go on alone; called again with every try that fails."""
+        now, month = self.clock(), month_of(self.clock())
         if self.shared:
             logger.warning("Valkey does not answer: limits hold for each gateway on its own", error=error)
-        self.shared = False
-        now = self.clock()
-        for account in self._accounts.values():
-            account.alone(now, int(now * 1000) + self._offset_ms, self._workers, self._number)
+        if self.shared or month != self._month:
+            for account in self._accounts.values():
+                if account.month is not None and account.month.month != month:
+                    account.month.turn(month)
+                account.alone(now, int(now * 1000) + self._offset_ms, self._workers, self._number)
+        self.shared, self._month = False, month
         for account in list(self._waiters):
             self._serve(account, now)
 

@@ -27,7 +27,8 @@ from routes.gateway.app import App
 from routes.gateway.condition import checks, samples
 from routes.gateway.limits import Limits
 from routes.gateway.meters import Meters, Sampled
-from routes.gateway.shipper import Shipper, month_counter
+from routes.gateway.monthly import MonthCounter
+from routes.gateway.shipper import Shipper
 from routes.gateway.snapshot import SnapshotFeed
 from routes.gateway.spool import Ledger
 
@@ -77,15 +78,16 @@ class Worker:
         self.feed = SnapshotFeed(
             connect, data_keys=list(filter(None, env.data_keys.split(","))), stale_max_s=env.stale_max
         )
-        self.ledger = Ledger(base / "spool")
+        self.ledger = Ledger(base / "spool", max_bytes=env.spool_mb << 20)
         self.shipper = Shipper(self.ledger, connect)
         self.limits = Limits(
             valkey_url(env),
             workers=env.gateway_workers,
             number=number,
-            monthly_used=month_counter(connect),
+            monthly_used=MonthCounter(connect),
         )
-        self.meters = Meters(base / "metrics", self._sample)
+        # a gateway is what answers on one port: another one beside it counts for itself
+        self.meters = Meters(base / "metrics" / str(env.gateway_port), self._sample)
         self.access = AccessLog()
         self.app: App | None = None
 

@@ -200,7 +200,7 @@ class Month:
 
     def turn(self, month: str) -> None:
         """Begin another month; what is in flight stays reserved and counts in the new one."""
-        self.month, self.spent, self.available, self.left, self.share = month, 0, 0, 0, 0
+        self.month, self.spent, self.available, self.left, self.share = month, 0, 0, self.limit, 0
         self.known = False
 
 

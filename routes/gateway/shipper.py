@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -254,41 +254,3 @@ async def _make_day(cursor: psycopg.AsyncCursor, day: datetime) -> None:
             (day + timedelta(days=1)).isoformat(),
         )
     )
-
-
-def month_counter(connect: Mapping[str, Any]) -> Callable[[int, float], Awaitable[int]]:
-    """For Limits: (key id, since when) -> tokens that PostgreSQL knows of; raises OSError when it is away."""
-    arguments = {**connect, "autocommit": True}
-
-    async def count(key_id: int, since: float) -> int:
-        # seldom asked (once for each key and month, and every minute for the keys in use with such a limit)
-        try:
-            async with await psycopg.AsyncConnection.connect(**arguments) as connection:
-                found = await connection.execute(
-                    _MONTH, {"key": key_id, "since": datetime.fromtimestamp(since, UTC)}
-                )
-                row = await found.fetchone()
-                return int(row[0]) if row else 0
-        except psycopg.Error as error:
-            raise OSError(type(error).__name__) from error
-
-    return count
-
-
-_MONTH = """
-WITH upto AS (
-    SELECT coalesce(min(upto) FILTER (WHERE level = 'minute'), '-infinity') AS minute,
-        coalesce(min(upto) FILTER (WHERE level = 'hour'), '-infinity') AS hour
-    FROM routes_usage_rollup
-)
-SELECT coalesce(sum(tokens), 0) FROM (
-    SELECT prompt_tokens + completion_tokens AS tokens FROM routes_usage_hour, upto
-    WHERE key_id = %(key)s AND at >= %(since)s AND at < upto.hour
-    UNION ALL
-    SELECT prompt_tokens + completion_tokens FROM routes_usage_minute, upto
-    WHERE key_id = %(key)s AND at >= %(since)s AND at >= upto.hour AND at < upto.minute
-    UNION ALL
-    SELECT prompt_tokens + completion_tokens FROM routes_usage, upto
-    WHERE key_id = %(key)s AND at >= %(since)s AND at >= upto.minute
-) AS parts
-"""

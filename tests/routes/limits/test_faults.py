@@ -119,6 +119,30 @@ def test_without_valkey_each_worker_keeps_to_its_part(own_valkey):
     asyncio.run(check())
 
 
+def test_without_valkey_a_month_turns_as_well(own_valkey):
+    own_valkey.kill()
+    moment = [month_began(time.time()) + 32 * 86_400]
+    moment[0] = month_began(moment[0]) - 10
+
+    async def check():
+        one = Limits(own_valkey.url, clock=lambda: moment[0])
+        running = asyncio.create_task(one.run())
+        await until(lambda: not one.shared)
+        key = a_key(monthly_tokens=1000)
+        for _month in range(2):
+            grants, refusals = await burst([one], key, 12, tokens=100)
+            assert (len(grants), {r.limit for r in refusals}) == (10, {"monthly"})
+            for grant in grants:
+                grant.settle(100)
+                grant.release()
+            moment[0] += 20
+            await until(lambda: one._month == month_of(moment[0]))
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(check())
+
+
 def test_requests_that_wait_when_valkey_goes_are_answered(own_valkey):
     async def check():
         async with limiters(1, own_valkey.url) as (one,):

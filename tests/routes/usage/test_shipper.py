@@ -8,7 +8,8 @@ import pytest
 from django.db import connection
 
 from kvadmin.models import Team
-from routes.gateway.shipper import Shipper, month_counter
+from routes.gateway.monthly import MonthCounter
+from routes.gateway.shipper import Shipper
 from routes.gateway.spool import Ledger
 from routes.models import Business, Key
 from tests.routes.usage.support import NOON, connect_arguments, rows, usage
@@ -192,10 +193,22 @@ def test_a_months_tokens_are_counted(tmp_path):
         usage(-86_400 * 4, prompt_tokens=100),
     )
     began = NOON.replace(day=1, hour=0).timestamp()
-    assert asyncio.run(month_counter(connect_arguments())(1, began)) == 15
+
+    async def work():
+        count = MonthCounter(connect_arguments())
+        assert await asyncio.gather(count(1, began), count(2, began), count(3, began)) == [15, 1000, 0]
+        # a connection that was cut is made again
+        await count._connection.close()
+        assert await count(1, began - 5 * 86_400) == 115
+        await count.close()
+
+    asyncio.run(work())
 
 
 def test_counting_says_when_the_database_is_away():
-    count = month_counter({**connect_arguments(), "dbname": "there_is_none"})
-    with pytest.raises(OSError, match="OperationalError"):
-        asyncio.run(count(1, 0.0))
+    async def work():
+        count = MonthCounter({**connect_arguments(), "dbname": "there_is_none"})
+        with pytest.raises(OSError, match="OperationalError"):
+            await count(1, 0.0)
+
+    asyncio.run(work())
