@@ -394,7 +394,12 @@ class Exchange(Answering):
 
     def crashed(self, error: BaseException) -> None:
         logger.error("the gateway failed over an answer", request=self.id, exc_info=error)
-        self.refuse(Fault(500, "internal_error", "The gateway failed over this answer."))
+        try:
+            self.refuse(Fault(500, "internal_error", "The gateway failed over this request."))
+        finally:
+            if not self.over:
+                self.close()
+                self.connection.cut()
 
     def caller_gone(self) -> None:
         if self.over:
@@ -424,10 +429,13 @@ class Exchange(Answering):
             return
         self.settled = True
         now = self.app.loop.time()
-        prompt, cached, completion, source = self.tokens(status)
-        if self.grant is not None:
-            self.grant.settle(prompt + completion)
-            self.grant.release()
+        try:
+            prompt, cached, completion, source = self.tokens(status)
+            if self.grant is not None:
+                self.grant.settle(prompt + completion)
+        finally:
+            if self.grant is not None:
+                self.grant.release()
         if self.path.kind in OWN_KINDS or self.request.method == b"OPTIONS":
             return
         caller, route, target = self.caller, self.route, self.last_target

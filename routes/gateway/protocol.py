@@ -62,6 +62,7 @@ class Request:
 
 class Exchange(Protocol):
     def begin(self) -> None: ...
+    def crashed(self, error: BaseException) -> None: ...
     def caller_gone(self) -> None: ...
     def caller_slow(self) -> None: ...
     def caller_ready(self) -> None: ...
@@ -349,8 +350,11 @@ class ServerProtocol(asyncio.Protocol):
             self.transport.abort()
 
     def _start(self, request: Request) -> None:
-        self.current = self.app.exchange(self, request)
-        self.current.begin()
+        current = self.current = self.app.exchange(self, request)
+        try:
+            current.begin()
+        except Exception as error:  # noqa: BLE001 (whatever it is, the exchange holds limits and has to end)
+            current.crashed(error)
 
     def _next(self) -> None:
         if self.transport is None or self.current is not None or self.lingering:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+
+import structlog
+
+logger = structlog.get_logger("routes.gateway")
 
 
 class Swept(Protocol):
     def sweep(self, now: float) -> None:
         """Look at own deadlines; ``now`` is the loop's time. May remove itself from the sweeper."""
+
+
+@runtime_checkable
+class Ends(Protocol):
+    """A member that can be ended when something of it failed."""
+
+    def crashed(self, error: BaseException) -> None: ...
 
 
 class Sweeper:
@@ -26,7 +37,13 @@ class Sweeper:
         self._timer = self.loop.call_later(self.every_s, self._look)
         self.now = now = self.loop.time()
         for member in tuple(self.members):
-            member.sweep(now)
+            try:
+                member.sweep(now)
+            except Exception as error:
+                logger.error("a deadline could not be looked at", exc_info=error)
+                self.members.discard(member)
+                if isinstance(member, Ends):
+                    member.crashed(error)
 
     def close(self) -> None:
         self._timer.cancel()

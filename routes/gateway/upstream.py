@@ -126,13 +126,18 @@ class UpstreamConnection(asyncio.Protocol):
         if not self.status:
             self.head_bytes += len(data)
         try:
+            self._feed(taker, data)
+        except Exception as error:  # noqa: BLE001 (whatever it is, the taker holds limits and has to end)
+            self.abort()
+            taker.crashed(error)
+
+    def _feed(self, taker: Taker, data: bytes) -> None:
+        try:
             self.parser.feed_data(data)
         except httptools.HttpParserCallbackError as error:
-            if isinstance(error.__context__, _TooLarge):
-                self._broken("sent headers that are too large")
-            else:
-                self.abort()
-                taker.crashed(error.__context__ or error)
+            if not isinstance(error.__context__, _TooLarge):
+                raise error.__context__ or error from None
+            self._broken("sent headers that are too large")
             return
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             if not self.complete:
@@ -291,10 +296,13 @@ class Origin:
             failure = Failure("untrusted", f"has a certificate that is not trusted ({error.verify_message})")
         except (OSError, UnicodeError) as error:
             failure = Failure("unreachable", f"cannot be reached ({getattr(error, 'strerror', '') or error})")
-        if failure:
-            taker.connect_failed(failure)
-        else:
-            taker.connected(connection)
+        try:
+            if failure:
+                taker.connect_failed(failure)
+            else:
+                taker.connected(connection)
+        except Exception as error:  # noqa: BLE001 (as above)
+            taker.crashed(error)
 
     def sweep(self, now: float) -> None:
         idle = self.idle
