@@ -76,13 +76,16 @@ class HostSerializer(serializers.ModelSerializer):
 
 
 class HostDetailSerializer(HostSerializer):
-    facts = serializers.DictField(
-        read_only=True, help_text="What the last probe found: os, cpu, memory, disk, gpus, pythons, models."
+    facts = serializers.SerializerMethodField(
+        help_text="What the last probe found: os, cpu, memory, disk, gpus, pythons, models."
     )
 
     class Meta(HostSerializer.Meta):
         fields = [*HostSerializer.Meta.fields, "facts"]
         read_only_fields = fields
+
+    def get_facts(self, host: Host) -> dict[str, Any]:
+        return {**host.facts, "gpu_note": host.gpu_note} if host.facts else {}
 
 
 class _HostSettings(StrictSerializer):

@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy as _
 
 from engines.choices import HostAuth, HostKind, HostState
 from kvadmin.crypto import EncryptedTextField, HoldsSecrets
-from kvadmin.sentences import SentenceField
+from kvadmin.sentences import SentenceField, unpack
 
 if TYPE_CHECKING:
     from kvadmin.models import User
@@ -24,8 +24,8 @@ class Host(HoldsSecrets):
 
     ``host_key`` is the pinned key ("type base64"); ``offered_key`` is one that the host showed and
     that nobody has confirmed. With a changed key both are set and the state is ``blocked``.
-    ``facts`` is the last probe's result as engines.probe describes it. ``misses`` counts the looks in a
-    row that could not reach it (see engines/launch/reconcile.py).
+    ``facts`` is the last probe's result as engines.probe describes it; its ``gpu_note`` is packed.
+    ``misses`` counts the looks in a row that could not reach it (see engines/launch/reconcile.py).
     """
 
     name = models.CharField(_("name"), max_length=100, unique=True)
@@ -90,6 +90,11 @@ class Host(HoldsSecrets):
     @property
     def is_local(self) -> bool:
         return self.kind == HostKind.LOCAL
+
+    @property
+    def gpu_note(self) -> str:
+        """Why the last probe saw no GPU, or not all of them; empty when there is nothing to say."""
+        return unpack(self.facts.get("gpu_note", ""))
 
     @property
     def service_host(self) -> str:

@@ -19,7 +19,7 @@ from engines.probe.gpu_processes import mark_ours, not_ours
 from engines.probe.notes import gpu_note
 from engines.ssh.errors import CommandTimeout, HostError
 from kvadmin.sentences import gettext as _
-from kvadmin.sentences import joined, ngettext
+from kvadmin.sentences import joined, ngettext, pack
 
 #: how many starts back a process on a GPU is still known as ours by its marker
 _STARTS_KNOWN = 2000
@@ -79,7 +79,7 @@ def gpus(context: Context) -> Done:
         report = nvidia_smi.GpuReport(note="timeout")
     mark_ours(report.gpus, **known_processes(host))
     note = gpu_note(report)
-    merge_facts(host, {"gpus": report.gpus, "gpu_note": note, "gpu_note_code": report.note})
+    merge_facts(host, {"gpus": report.gpus, "gpu_note": pack(note), "gpu_note_code": report.note})
     save_samples(host, report)
     for gpu in report.gpus:
         for process in gpu["processes"]:

@@ -46,7 +46,7 @@ def _path(points: list[tuple[float, float]]) -> str:
 def sparkline(values: Sequence[float | None], label: str = "", tone: str = "") -> SafeString:
     """KV cache usage (0 to 1, None for no data), oldest first, with the healthy band behind it.
 
-    ``tone`` is a class (``warn``, ``bad``). An empty list, or one without a value, draws the band alone.
+    ``tone`` is a class (``warn``, ``bad``). An empty list, or one without a value, draws nothing.
     """
     runs = _runs(values or [])
     known = [value for value in values or [] if value is not None]
@@ -69,17 +69,21 @@ def sparkline(values: Sequence[float | None], label: str = "", tone: str = "") -
     strokes = format_html_join(
         "", '<path class="line" d="{}" vector-effect="non-scaling-stroke"/>', ((d,) for d, _s, _e in lines)
     )
+    band = format_html(
+        '<rect class="band" y="{}" width="{}" height="{}"/>',
+        f"{_y(0.9):.1f}",
+        _WIDTH,
+        f"{_y(0.7) - _y(0.9):.1f}",
+    )
     return format_html(
         '<svg class="spark{}" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" aria-label="{}: {}">'
-        '<rect class="band" y="{}" width="{}" height="{}"/>{}{}</svg>',
+        "{}{}{}</svg>",
         f" {tone}" if tone else "",
         _WIDTH,
         _HEIGHT,
         label,
         extent,
-        f"{_y(0.9):.1f}",
-        _WIDTH,
-        f"{_y(0.7) - _y(0.9):.1f}",
+        band if known else "",
         areas,
         strokes,
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import django_filters
 from django import forms
+from django.conf import settings
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -59,7 +60,9 @@ class AuditListView(PermissionView):
         rows = found.qs if found.is_valid() else AuditEvent.objects.none()
         page = keyset_page(rows, request.GET)
         attach_subjects(page.rows)
-        return render(request, "audit/list.html", {"filter": found, "page": page})
+        return render(
+            request, "audit/list.html", {"filter": found, "page": page, "days": settings.KVADMIN_KEEP_AUDIT_D}
+        )
 
 
 class _Line:

@@ -100,6 +100,15 @@ function themed(payload, zoom) {
   return [data, layout];
 }
 
+// a legend that needs more than one row gets the room below the axis for it
+function withLegend(layout, data, width) {
+  const room = width - layout.margin.l - layout.margin.r;
+  const named = data.filter((trace) => trace.showlegend !== false && trace.name);
+  const long = named.reduce((sum, trace) => sum + trace.name.length * 7 + 48, 0);
+  if (long <= room || named.length < 2) return layout;
+  return { ...layout, margin: { ...layout.margin, b: layout.margin.b + (named.length - 1) * 19 } };
+}
+
 // words of marks that would lie over those of a newer one are left out; their lines stay
 function uncrowded(layout, width) {
   const [start, end] = layout.xaxis.range.map((moment) => new Date(moment).getTime());
@@ -160,7 +169,8 @@ async function draw(element) {
   const { payload } = chart;
   if (!payload) return;
   const library = await loadPlotly();
-  const [data, layout] = themed(payload, chart.zoom);
+  const [data, themedLayout] = themed(payload, chart.zoom);
+  const layout = withLegend(themedLayout, data, element.clientWidth);
   if (layout.xaxis?.range) layout.annotations = uncrowded(layout, element.clientWidth);
   await library.react(element, data, layout, { displaylogo: false, displayModeBar: false, responsive: true });
   if (!chart.listens) {

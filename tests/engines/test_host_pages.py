@@ -86,6 +86,29 @@ def test_a_host_without_gpu_says_so(client, viewer):
     assert "No NVIDIA driver." in page
 
 
+def test_the_list_names_each_version_once(client, viewer):
+    host = HostFactory()
+    for version in ("0.32.0", "0.33.0", "0.32.0"):
+        EnvironmentFactory(host=host, version=version)
+    client.force_login(viewer)
+    assert "<td>0.32.0, 0.33.0</td>" in client.get(reverse("engines:host_list")).content.decode()
+
+
+def test_nothing_is_offered_on_a_host_on_which_nothing_is_done(client, operator):
+    client.force_login(operator)
+    for values, offered in (
+        ({"state": HostState.ONLINE}, True),
+        ({"state": HostState.UNREACHABLE}, True),
+        ({"state": HostState.BLOCKED}, False),
+        ({"state": HostState.CONFIRM, "host_key": ""}, False),
+    ):
+        host = HostFactory(**values)
+        page = client.get(host.get_absolute_url()).content.decode()
+        assert reverse("engines:host_test", args=[host.pk]) in page
+        for name in ("host_probe", "host_discover", "host_provision"):
+            assert (reverse(f"engines:{name}", args=[host.pk]) in page) is offered, (name, values)
+
+
 def test_the_list_filters_and_searches(client, host, viewer):
     HostFactory(name="l40s-b", state=HostState.UNREACHABLE)
     client.force_login(viewer)

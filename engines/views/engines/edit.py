@@ -110,6 +110,13 @@ class EngineForm(forms.Form):
         revisions = newest_revisions()
         if engine is not None:
             del self.fields["host"]
+            self.fields["port"].needed_where_shown = True
+            self.fields["port"].help_text = _("It changes only while the engine is stopped.")
+            self.fields["bind_address"].help_text = _(
+                "Where the engine listens. It changes only while the engine is stopped."
+            )
+            self.fields["environment"].help_text = _("The installed vLLM that the next start uses.")
+            self.fields["name"].help_text = ""
             self.fields["name"].disabled = True
             if engine.revision_id:
                 profile = engine.revision.profile

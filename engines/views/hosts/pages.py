@@ -42,7 +42,14 @@ class ListView(PermissionView):
         total = visible.count()
         context = {
             "page": page,
-            "rows": [{"host": host, "gpu": gpu_summary(host.facts)} for host in page.rows],
+            "rows": [
+                {
+                    "host": host,
+                    "gpu": gpu_summary(host.facts),
+                    "versions": list(dict.fromkeys(one.version for one in host.environments.all())),
+                }
+                for host in page.rows
+            ],
             "state": state,
             "q": text,
             "total": total,
@@ -73,6 +80,7 @@ class DetailView(PermissionView):
         context = {
             "host": host,
             "mark": change_mark(host),
+            "usable": host.is_local or (host.host_key and host.state != HostState.BLOCKED),
             "pinned": _shown_key(host.host_key),
             "offered": _shown_key(host.offered_key),
             "to_authorize": host.public_key and host.state in _NOT_IN_YET,

@@ -7,8 +7,11 @@ from django.utils import timezone
 
 from engines.choices import HostState, OperationKind, OperationState
 from engines.models import GpuSample, Host, Operation
+from engines.probe.notes import gpu_note
+from engines.probe.nvidia_smi import GpuReport
 from engines.ssh import keys
 from kvadmin.models import AuditEvent, IdempotencyRecord
+from kvadmin.sentences import pack
 from tests.support.api import Api, assert_problem
 from tests.support.factories import EngineFactory, EnvironmentFactory, HostFactory, OperationFactory
 
@@ -203,3 +206,12 @@ def test_gpu_samples_come_newest_first_and_by_card(api):
     assert found("index=0&limit=1") == [(0, 200)]
     assert found("since=2999-01-01T00:00:00Z") == []
     assert_problem(api.get(f"hosts/{host.pk}/gpu-samples/?index=x"), 400, "invalid", "index")
+
+
+def test_the_note_about_gpus_is_told_in_the_reader_s_language(operator):
+    note = gpu_note(GpuReport(note="no_gpu"))
+    host = HostFactory(facts={"gpus": [], "gpu_note": pack(note)}, facts_at=timezone.now())
+    english = Api(operator).get(f"hosts/{host.pk}/", **{"Accept-Language": "en"}).json()
+    chinese = Api(operator).get(f"hosts/{host.pk}/", **{"Accept-Language": "zh-hans"}).json()
+    assert english["facts"]["gpu_note"] == "This host has no GPU that can be seen."
+    assert chinese["facts"]["gpu_note"] not in {"", english["facts"]["gpu_note"]}

@@ -135,7 +135,8 @@ def test_a_cancelled_start_is_stopped_by_an_operation_of_its_own(place, django_c
     engine.refresh_from_db()
     assert engine.observed == "stopping"
     assert engine.desired == "stopped"
-    callbacks[0]()
+    for callback in callbacks:
+        callback()
     assert place.drive(engine.operations.active().get()).state == "succeeded"
     engine.refresh_from_db()
     assert engine.observed == "stopped"

@@ -23,6 +23,8 @@ def test_it_says_its_extent_to_those_who_do_not_see_it():
     assert 'aria-label="Usage: 10% to 76%, now 76%"' in svg
     assert "no data" in sparkline([None, None])
     assert paths(sparkline([]), "line") == []
+    assert "band" not in sparkline([None, None])
+    assert "band" in sparkline([None, 0.5])
 
 
 def test_full_is_at_the_top_and_empty_at_the_bottom():
