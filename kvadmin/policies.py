@@ -56,11 +56,8 @@ PERMISSIONS: dict[str, Role] = {
     "team.create": Role.ADMINISTRATOR,
     "team.change": Role.ADMINISTRATOR,
     "team.remove": Role.ADMINISTRATOR,
-    "business.view": Role.OPERATOR,
     "business.change": Role.ADMINISTRATOR,
-    "key.view": Role.OPERATOR,
     "key.change": Role.ADMINISTRATOR,
-    "usage.view": Role.OPERATOR,
     "gateway.use": Role.MEMBER,
     "user.view": Role.ADMINISTRATOR,
     "user.change": Role.ADMINISTRATOR,
@@ -74,11 +71,8 @@ PERMISSIONS: dict[str, Role] = {
 TEAM_PERMISSIONS: dict[str, TeamRole] = {
     "team.view": TeamRole.MEMBER,
     "team.change": TeamRole.OWNER,
-    "business.view": TeamRole.MEMBER,
     "business.change": TeamRole.OWNER,
-    "key.view": TeamRole.MEMBER,
     "key.change": TeamRole.OWNER,
-    "usage.view": TeamRole.MEMBER,
 }
 
 

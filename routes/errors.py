@@ -85,15 +85,39 @@ CURES = (
         gettext_noop("Wait as long as “retry-after” says; SDKs do so by themselves."),
     ),
     Cure(
+        400,
+        "max_tokens_too_large",
+        gettext_noop("More tokens are asked for than this model's route allows; the message names both."),
+        gettext_noop("Lower max_tokens."),
+    ),
+    Cure(
+        503,
+        "route_disabled",
+        gettext_noop("Operators have switched the model off."),
+        gettext_noop("Use another model, or ask them."),
+    ),
+    Cure(
         503,
         "no_target_available",
         gettext_noop("No engine of this model answers now."),
         gettext_noop("Try again after “retry-after”; if it lasts, tell the operators the request id."),
     ),
     Cure(
+        503,
+        "gateway_not_ready",
+        gettext_noop("The gateway has only just started, or has lost its database."),
+        gettext_noop("Try again in a moment."),
+    ),
+    Cure(
+        502,
+        "upstream_cut",
+        gettext_noop("The engine broke off in the middle of the answer."),
+        gettext_noop("Send the request again."),
+    ),
+    Cure(
         504,
-        "upstream_timeout",
-        gettext_noop("The engine took too long."),
+        "upstream_…_timeout",
+        gettext_noop("The engine took too long to connect, to begin, to go on or to end."),
         gettext_noop("Stream the answer, ask for fewer tokens, or try again later."),
     ),
 )

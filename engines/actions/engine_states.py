@@ -66,3 +66,11 @@ def set_desired(engine: Engine, desired: DesiredState) -> None:
     engine.desired = desired
     if changed:
         touch_engine(engine.pk)
+
+
+def has_callers(engine: Engine) -> bool:
+    """Whether the gateway sends it requests now: it is ready and a target of a route, both switched on."""
+    return (
+        EngineState(engine.observed) == EngineState.READY
+        and engine.targets.filter(enabled=True, route__enabled=True).exists()
+    )

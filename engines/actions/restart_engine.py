@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.utils.translation import gettext as _
 
-from engines.actions.engine_states import refuse, refuse_unreadable, set_desired
+from engines.actions.engine_states import has_callers, refuse, refuse_unreadable, set_desired
 from engines.actions.host_ready import refuse_unconfirmed
 from engines.choices import DesiredState, EngineState, OperationKind
 from engines.models import Engine, Operation
@@ -16,7 +16,9 @@ from kvadmin.actions import Action, Conflict
 
 @dataclass
 class RestartEngine(Action[Operation]):
-    """Stop an engine and start it with its present settings, as one operation."""
+    """Stop an engine and start it with its present settings, as one operation. One that callers reach
+    through a route finishes their requests first.
+    """
 
     verb: ClassVar[str] = "engine.restart"
     permission: ClassVar[str] = "engine.operate"
@@ -44,17 +46,21 @@ class RestartEngine(Action[Operation]):
     def execute(self) -> Operation:
         engine = self.engine
         self.before = {"state": engine.observed}
+        drain = has_callers(engine)
+        parameters: dict[str, object] = {"drain": True} if drain else {}
+        if self.override:
+            parameters["override"] = sorted(set(self.override))
         operation = begin_operation(
             OperationKind.RESTART,
             actor=self.actor,
             host=engine.host,
             engine=engine,
-            parameters={"override": sorted(set(self.override))} if self.override else {},
+            parameters=parameters,
             batch=self.batch,
         )
         set_desired(engine, DesiredState.RUNNING)
         engine.move(
-            EngineState.STOPPING,
+            EngineState.DRAINING if drain else EngineState.STOPPING,
             only_from=(EngineState.READY, EngineState.FAILED),
             start=engine.current_start,
             operation=operation,

@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 
 from engines.actions.cancel_operation import CancelOperation
 from engines.actions.drain_engine import DrainEngine
-from engines.actions.engine_states import refuse, set_desired
+from engines.actions.engine_states import has_callers, refuse, set_desired
 from engines.actions.host_ready import refuse_unconfirmed
 from engines.choices import DesiredState, EngineState, OperationKind
 from engines.launch.ending import GRACE_S
@@ -67,7 +67,7 @@ class StopEngine(Action[Operation]):
             first.parameters["then_stop"] = {"grace_s": self.grace_s}
             first.save(update_fields=["parameters"])
             return CancelOperation(self.actor, first).run()
-        if self._has_callers():
+        if not self.at_once and has_callers(engine):
             return self._drain()
         operation = begin_operation(
             OperationKind.STOP,
@@ -85,14 +85,6 @@ class StopEngine(Action[Operation]):
         )
         self.after = {"state": engine.observed}
         return operation
-
-    def _has_callers(self) -> bool:
-        """Whether the gateway sends it requests now."""
-        return (
-            not self.at_once
-            and EngineState(self.engine.observed) == EngineState.READY
-            and self.engine.targets.filter(enabled=True, route__enabled=True).exists()
-        )
 
     def _drain(self) -> Operation:
         operation = DrainEngine(self.actor, self.engine, batch=self.batch).run()

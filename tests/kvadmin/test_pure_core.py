@@ -58,6 +58,7 @@ PURE = [
     "kvadmin/up/plan.py",
     "routes/baseurl.py",
     "routes/clients.py",
+    "routes/errors.py",
     "routes/gateway/accounts.py",
     "routes/gateway/asked.py",
     "routes/gateway/choose.py",

@@ -4,11 +4,13 @@ import time
 
 import pytest
 
+from engines.actions.restart_engine import RestartEngine
 from engines.actions.stop_engine import StopEngine
 from engines.choices import EngineState
 from engines.models import Engine, Operation
 from kvadmin.actions import Actor, Conflict
 from tests.support.factories import RevisionFactory
+from tests.support.route_factories import TargetFactory
 
 
 def draining(place, engine, **parameters):
@@ -125,6 +127,37 @@ def test_a_restart_that_cannot_start_again_ends_in_failed(place):
     engine.refresh_from_db()
     assert engine.observed == "failed"
     assert place.processes(engine) == []
+
+
+def test_a_restart_of_an_engine_with_callers_lets_their_requests_finish(place, operator):
+    engine = place.engine()
+    place.start(engine)
+    TargetFactory(engine=engine)
+    place.tell(engine, running=2)
+    operation = RestartEngine(Actor(user=operator), engine).run()
+    assert engine.observed == "draining"
+    place.tick(operation)
+    operation.refresh_from_db()
+    assert operation.progress_text == "2 requests are left"
+    assert len(place.processes(engine)) == 4
+    place.tell(engine, running=0)
+    assert place.drive(operation).state == "succeeded", operation.message
+    engine.refresh_from_db()
+    assert (engine.observed, engine.current_start.number) == ("ready", 2)
+
+
+def test_a_restart_that_is_cancelled_while_it_drains_serves_on(place, operator):
+    engine = place.engine()
+    place.start(engine)
+    TargetFactory(engine=engine)
+    place.tell(engine, running=2)
+    operation = RestartEngine(Actor(user=operator), engine).run()
+    place.tick(operation)
+    Operation.objects.filter(pk=operation.pk).update(cancel_requested=True)
+    place.tick(operation)
+    engine.refresh_from_db()
+    assert (engine.observed, engine.desired) == ("ready", "running")
+    assert len(place.processes(engine)) == 4
 
 
 def test_engines_outlive_the_session_that_started_them(place):
