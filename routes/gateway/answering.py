@@ -11,11 +11,11 @@ from routes.gateway import heads
 from routes.gateway.asked import Asked
 from routes.gateway.counts import Counts, counts_in
 from routes.gateway.credentials import Caller
-from routes.gateway.faults import Fault, engine_error, engine_fault, fault_event
-from routes.gateway.jsonspans import named, replaced
+from routes.gateway.faults import Fault, engine_fault, fault_event, judge_error
 from routes.gateway.paths import Path
 from routes.gateway.protocol import Request, ServerProtocol
 from routes.gateway.records import RouteRecord
+from routes.gateway.renaming import renamed, renamed_head
 from routes.gateway.sse import Stream
 from routes.gateway.targets import Target
 from routes.gateway.upstream import Failure, UpstreamConnection
@@ -32,8 +32,6 @@ ERROR_MAX = 64 << 10
 NOWHERE = Path("", "none", counted=False)
 NOTHING = Asked("")
 FAR = float("inf")
-#: statuses that say more of how the gateway calls the target than of the caller's request
-MISCALLED = frozenset({401, 403, 407})
 
 
 class Answering:
@@ -67,6 +65,7 @@ class Answering:
         "over",
         "parts",
         "path",
+        "probe",
         "prompt_estimate",
         "refreshed",
         "request",
@@ -111,6 +110,7 @@ class Answering:
         self.visited: set[int] = set()
         self.last_fault: Fault | None = None
         self.attempts = self.mark = self.prompt_estimate = 0
+        self.probe = False
         self.streamed = self.drop_usage = self.drop_continuous = self.refreshed = False
         #: begun: a byte of the answer has gone to the caller; over: all of it has, or never will
         self.begun = self.settled = self.over = self.heard = self.held_back = False
@@ -345,27 +345,11 @@ class Answering:
         path = self.path
         if path.counted:
             self.counts = counts_in(body)
-            body = self._renamed(body)
+            body = renamed(body, self.target.record.model, self.asked.model)
             if path.kind == "responses":
                 self._remember(body)
         lines = [b"%b: %b\r\n" % pair for pair in self.headers.items() if heads.is_kept(pair[0])]
         self.send_whole(status, body, b"".join(lines))
-
-    def _renamed(self, body: bytes) -> bytes:
-        """With the model's name as the caller wrote it, wherever in the object it stands."""
-        name = orjson.dumps(self.asked.model)
-        if not self.asked.model or body[:1] != b"{" or b'"model":' + name in body:
-            return body
-        if self.target is not None:
-            # as engines write it, once; its own name may as well stand in something that was handed through
-            own = b'"model":' + orjson.dumps(self.target.record.model)
-            if body.count(b'"model"') == 1 and own in body:
-                return body.replace(own, b'"model":' + name, 1)
-        try:
-            changes = [(member.start, member.end, name) for member in named(body, "model")]
-        except (ValueError, IndexError):
-            return body
-        return replaced(body, changes) if changes else body
 
     def _remember(self, body: bytes) -> None:
         try:
@@ -376,53 +360,23 @@ class Answering:
             self.app.responses.remember(value["id"], self.target.record.id, self.caller.key.business_id)
 
     def _engine_error(self, status: int, body: bytes) -> None:
-        target, route = self.target, self.route
-        try:
-            value = orjson.loads(body)
-        except orjson.JSONDecodeError:
-            value = None
-        found = engine_error(value)
-        fault = engine_fault(status, found, target.shown)
-        fault.retry_after_s = _seconds(self.headers.get(b"retry-after"))
-        if status >= 500:
-            self.attempt_failed(fault, f"answered with status {status}")
-            return
-        if status in MISCALLED:
-            self.attempt_failed(
-                Fault(
-                    502,
-                    "target_key_refused",
-                    f"{target.shown} of the model {route.name!r} refuses the gateway's own key. Its "
-                    "administrator has to enter the right one in the route.",
-                    "engine",
-                ),
-                f"refuses the gateway's key ({status})",
-            )
-            return
-        if status == 404 and found is not None and self.path.kind != "response" and "model" in found.message:
-            self.attempt_failed(
-                Fault(
-                    502,
-                    "target_model_missing",
-                    f"{target.shown} does not serve the model that the route {route.name!r} asks it for. Its "
-                    "administrator has to correct the name in the route.",
-                    "engine",
-                ),
-                "does not serve the model it is asked for",
-            )
+        verdict, fault, reason = judge_error(
+            status,
+            body,
+            self.target.shown,
+            self.route.name,
+            self.path.name,
+            by_id=self.path.kind == "response",
+        )
+        fault.retry_after_s = fault.retry_after_s or _seconds(self.headers.get(b"retry-after"))
+        if verdict == "failed":
+            self.attempt_failed(fault, reason)
             return
         self._alive()
-        if status in {404, 405} and isinstance(value, dict) and set(value) == {"detail"}:
-            self.next_or(
-                Fault(
-                    404,
-                    "path_not_served",
-                    f"{target.shown} of the model {route.name!r} does not serve /v1/{self.path.name}.",
-                    "engine",
-                )
-            )
-            return
-        self.refuse(fault)
+        if verdict == "elsewhere":
+            self.next_or(fault)
+        else:
+            self.refuse(fault)
 
     # large answers
 
@@ -433,26 +387,15 @@ class Answering:
         data = b"".join(self.parts)
         self.parts = []
         length = self.headers.get(b"content-length")
-        renamed = self._renamed_head(data)
+        own, name = self.target.record.model, self.asked.model
+        head = renamed_head(data, own, name) if self.path.counted else data
         if length is not None and length.isdigit():
-            framing = b"content-length: %d\r\n" % (int(length) + len(renamed) - len(data))
+            framing = b"content-length: %d\r\n" % (int(length) + len(head) - len(data))
         else:
             framing = b""
         self.size = 0 if framing else 1
-        self.out.append(renamed)
+        self.out.append(head)
         self.parts = [framing]
-
-    def _renamed_head(self, data: bytes) -> bytes:
-        """The first occurrence of the target's own name, in an answer of which more is to come."""
-        if not self.path.counted or not self.asked.model:
-            return data
-        target = self.target
-        name = orjson.dumps(self.asked.model)
-        own = orjson.dumps(target.record.model or self.asked.model)
-        for colon in (b'"model":', b'"model": '):
-            if colon + own in data:
-                return data.replace(colon + own, colon + name, 1)
-        return data
 
     def _pass(self, data: bytes) -> None:
         if not self.begun:

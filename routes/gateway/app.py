@@ -150,6 +150,7 @@ class App:
         self.responses = Responses()
         self.ids = heads.Ids()
         self.draining = False
+        self.body_bytes = 0
         #: counts choices, to break ties
         self.turn = 0
 
@@ -168,12 +169,14 @@ class App:
         if found is not None:
             exchange.path = found.path
         body = fault_body(fault, exchange.id, anthropic=exchange.path.anthropic)
+        retry = b"" if fault.retry_after_s is None else b"retry-after: %d\r\n" % max(1, fault.retry_after_s)
         request.keep = False
         exchange.address = self.address_of(connection.peer, request.headers)
         exchange.settle(fault.status, "caller", fault.code)
-        return b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b\r\n%b" % (
+        return b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b\r\n%b" % (
             heads.status_line(fault.status),
             len(body),
+            retry,
             exchange._own_lines(),
             b"" if request.method == b"HEAD" else body,
         )

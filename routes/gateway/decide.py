@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping, Sequence
 
 from routes.gateway.asked import Asked
+from routes.gateway.choose import Loaded
 from routes.gateway.faults import Fault
 from routes.gateway.forms import model_of_form
-from routes.gateway.paths import Path
-from routes.gateway.records import KeyRecord, RouteRecord, Snapshot
+from routes.gateway.paths import Path, serves
+from routes.gateway.records import KeyRecord, RouteRecord, Snapshot, TargetRecord
 
 #: names told to a caller whose model is not there
 NAMED = 30
@@ -94,20 +96,57 @@ def read_form(body: bytes, content_type: bytes) -> Asked:
     return Asked(model)
 
 
-def no_target_fault(route: RouteRecord, reasons: list[str], retry_after_s: float) -> Fault:
-    said = f" ({'; '.join(reasons)})" if reasons else ""
+def nobody_fault(route: RouteRecord, targets: Sequence[Loaded], path: Path, now: float) -> Fault:
+    """Why no target can take the request, and when to come again."""
+    alive = [target.record for target in targets if target.record.state == "ready"]
+    if alive and not any(serves(path, record.vllm_version) for record in alive):
+        names = " and ".join(_called(record) for record in alive)
+        verb = "does" if len(alive) == 1 else "do"
+        return Fault(
+            404,
+            "path_not_served",
+            f"{names} of the model {route.name!r} {verb} not serve /v1/{path.name}.",
+        )
+    reasons, waits = [], []
+    for target in targets:
+        record = target.record
+        if record.state != "ready":
+            reasons.append(f"{record.name or record.base_url} is {record.state}")
+        elif target.health.reason:
+            reasons.append(f"{record.name or record.base_url} {target.health.reason}")
+            waits.append(target.health.opens_at - now)
+    said = f" ({'; '.join(reasons[:5])})" if reasons else ""
     return Fault(
         503,
         "no_target_available",
         f"No engine of the model {route.name!r} can take a request now{said}. Try again in a while.",
-        retry_after_s=max(1.0, retry_after_s),
+        retry_after_s=max(1.0, min(waits, default=5.0)),
     )
 
 
-def lacking_fault(route: RouteRecord, path: Path, names: list[str]) -> Fault:
+def _called(record: TargetRecord) -> str:
+    version = f" (vLLM {record.vllm_version})" if record.vllm_version else ""
+    return f"{record.name or record.base_url}{version}"
+
+
+def preflight(headers: Mapping[bytes, bytes]) -> dict[str, str]:
+    """Headers of the answer to OPTIONS."""
+    asked = headers.get(b"access-control-request-headers", b"").decode("latin-1").strip()
+    return {
+        "access-control-allow-methods": "GET, POST, OPTIONS",
+        "access-control-allow-headers": asked[:1000]
+        or "authorization, content-type, x-api-key, anthropic-version, anthropic-beta",
+        "access-control-max-age": "86400",
+        "vary": "access-control-request-headers",
+        "allow": "GET, POST, OPTIONS",
+    }
+
+
+def unknown_path(target: bytes) -> Fault:
+    path = target.partition(b"?")[0][:200].decode("latin-1")
     return Fault(
         404,
-        "path_not_served",
-        f"{' and '.join(names)} of the model {route.name!r} {'does' if len(names) == 1 else 'do'} not serve "
-        f"/v1/{path.name}.",
+        "path_not_found",
+        f"The gateway serves nothing at {path}. It serves /v1/models, /v1/chat/completions and the other "
+        "paths that docs/gateway.md lists.",
     )

@@ -23,11 +23,11 @@ from routes.gateway.answering import Answering
 from routes.gateway.asked import Asked
 from routes.gateway.choose import candidates, choose
 from routes.gateway.credentials import check_key, find_key, presented
-from routes.gateway.decide import find_route, lacking_fault, no_target_fault, plain_body, read_form
+from routes.gateway.decide import find_route, nobody_fault, plain_body, preflight, read_form, unknown_path
 from routes.gateway.faults import Fault, fault_body
 from routes.gateway.forms import with_model
 from routes.gateway.local import answer_locally
-from routes.gateway.paths import Found, Path, find_path, serves
+from routes.gateway.paths import Found, Path, find_path
 from routes.gateway.protocol import MAX_BODY, Request, ServerProtocol
 from routes.gateway.records import RouteRecord, UsageRecord
 from routes.gateway.targets import Target
@@ -69,10 +69,10 @@ class Exchange(Answering):
         request, app = self.request, self.app
         found = find_path(request.target)
         if request.method == b"OPTIONS":
-            self.send_whole(204, b"", heads.header_lines(_preflight(request)))
+            self.send_whole(204, b"", heads.header_lines(preflight(request.headers)))
             return
         if found is None:
-            raise _unknown_path(request)
+            raise unknown_path(request.target)
         path = self.path = found.path
         method = b"GET" if request.method == b"HEAD" else request.method
         if method != path.wire_method:
@@ -174,7 +174,7 @@ class Exchange(Answering):
         request, app = self.request, self.app
         found = find_path(request.target)
         if found is None:
-            return _unknown_path(request)
+            return unknown_path(request.target)
         self.path = found.path
         self.address = app.address_of(self.connection.peer, request.headers)
         try:
@@ -241,7 +241,7 @@ class Exchange(Answering):
             except Fault:
                 break
             self.serving, self.limits = following, {**self.limits, **limits}
-        raise self._nobody(path, now)
+        raise self.last_fault or nobody_fault(self.route, app.targets.of(self.route), path, now)
 
     def _choose(self, route: RouteRecord, now: float) -> Target | None:
         app = self.app
@@ -256,31 +256,13 @@ class Exchange(Answering):
         app.turn += 1
         return choose(route, fit, self.mark, app.turn)  # type: ignore[return-value]
 
-    def _nobody(self, path: Path, now: float) -> Fault:
-        """Why no target is left, and when to come again."""
-        if self.last_fault is not None:
-            return self.last_fault
-        targets = self.app.targets.of(self.route)
-        alive = [target for target in targets if target.record.state == "ready"]
-        if alive and not any(serves(path, target.record.vllm_version) for target in alive):
-            return lacking_fault(self.route, path, [_called(target) for target in alive])
-        reasons = []
-        waits = []
-        for target in targets:
-            if target.record.state != "ready":
-                reasons.append(f"{target.record.name or target.record.base_url}: {target.record.state}")
-            elif target.health.reason:
-                reasons.append(f"{target.record.name or target.record.base_url} {target.health.reason}")
-                waits.append(target.health.opens_at - now)
-        return no_target_fault(self.route, reasons[:5], min(waits, default=5.0))
-
     def _attempt(self, target: Target, route: RouteRecord) -> None:
         self.target = self.last_target = target
         self.tried.add(target.record.id)
         self.attempts += 1
         self.refreshed = False
         target.in_flight += 1
-        target.health.taken()
+        self.probe = target.health.taken()
         self.forget_answer()
         self.task = target.origin.acquire(self, route.connect_s)
 
@@ -368,7 +350,8 @@ class Exchange(Answering):
         if target is None:
             return
         target.in_flight -= 1
-        target.health.undecided()
+        if self.probe:
+            target.health.undecided()
         upstream, self.upstream = self.upstream, None
         if upstream is not None and upstream.taker is self:
             upstream.abort()
@@ -505,30 +488,3 @@ class Exchange(Answering):
             self.refuse(fault)
         else:
             self.attempt_failed(fault, text)
-
-
-def _called(target: Target) -> str:
-    version = f" (vLLM {target.record.vllm_version})" if target.record.vllm_version else ""
-    return f"{target.record.name or target.record.base_url}{version}"
-
-
-def _preflight(request: Request) -> dict[str, str]:
-    asked = request.headers.get(b"access-control-request-headers", b"").decode("latin-1")
-    return {
-        "access-control-allow-methods": "GET, POST, OPTIONS",
-        "access-control-allow-headers": asked[:1000]
-        or "authorization, content-type, x-api-key, anthropic-version, anthropic-beta",
-        "access-control-max-age": "86400",
-        "vary": "access-control-request-headers",
-        "allow": "GET, POST, OPTIONS",
-    }
-
-
-def _unknown_path(request: Request) -> Fault:
-    path = request.target.partition(b"?")[0][:200].decode("latin-1")
-    return Fault(
-        404,
-        "path_not_found",
-        f"The gateway serves nothing at {path}. It serves /v1/models, /v1/chat/completions and "
-        "the other paths that docs/gateway.md lists.",
-    )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
+#: statuses that say more of how the gateway calls the target than of the caller's request
+MISCALLED = frozenset({401, 403, 407})
 OPENAI_TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -135,3 +137,43 @@ def _code(status: int, found: EngineError) -> str:
         return "context_length_exceeded"
     named = {400: "invalid_request", 404: "not_found", 429: "rate_limit_exceeded", 503: "engine_busy"}
     return named.get(status, "engine_error" if status >= 500 else "invalid_request")
+
+
+#: failed: it is the target's failure, and another may be tried; elsewhere: another may be tried;
+#: refuse: it is the answer
+Verdict = Literal["failed", "elsewhere", "refuse"]
+
+
+def judge_error(
+    status: int, body: bytes, target: str, model: str, path: str, *, by_id: bool
+) -> tuple[Verdict, Fault, str]:
+    """An engine's answer of 400 and above: (what follows, the error, the reason if the target failed).
+
+    ``target`` begins a sentence ("The target ..."); ``by_id``: a thing made before is asked for.
+    """
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        value = None
+    found = engine_error(value)
+    fault = engine_fault(status, found, target)
+    whose = f"{target} of the model {model!r}"
+    if status >= 500:
+        return "failed", fault, f"answered with status {status}"
+    if status in MISCALLED:
+        text = f"{whose} refuses the gateway's own key. Its administrator has to enter the right one."
+        return (
+            "failed",
+            Fault(502, "target_key_refused", text, "engine"),
+            f"refuses the gateway's key ({status})",
+        )
+    if status == 404 and found is not None and not by_id and "model" in found.message:
+        text = (
+            f"{whose} does not serve the model its route asks for. An administrator has to correct it."
+        )
+        fault = Fault(502, "target_model_missing", text, "engine")
+        return "failed", fault, "does not serve the model it is asked for"
+    if status in {404, 405} and isinstance(value, dict) and set(value) == {"detail"}:
+        text = f"{whose} does not serve /v1/{path}."
+        return "elsewhere", Fault(404, "path_not_served", text, "engine"), ""
+    return "refuse", fault, ""

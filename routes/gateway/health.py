@@ -36,10 +36,11 @@ class Health:
     def may_take(self, now: float) -> bool:
         return not self.pause_s or (now >= self.opens_at and not self.probing)
 
-    def taken(self) -> None:
-        """A request is sent: it is the probe if the target is not closed."""
+    def taken(self) -> bool:
+        """A request is sent: it is the probe if the target is not closed. True if it is."""
         if self.pause_s:
             self.probing = True
+        return self.probing
 
     def answered(self) -> bool:
         """True when this brings the target back."""

@@ -24,6 +24,8 @@ MAX_URL = 8 << 10
 MAX_HEADERS = 32 << 10
 MAX_HEADER_COUNT = 128
 MAX_BODY = 32 << 20
+#: bodies of all requests that a worker holds at once
+MAX_BODIES = 768 << 20
 #: bytes of further requests that are taken while one is answered
 AHEAD = 64 << 10
 AHEAD_COUNT = 64
@@ -75,6 +77,8 @@ class Serving(Protocol):
     sweeper: Sweeper
     connections: set[ServerProtocol]
     draining: bool
+    #: of all connections
+    body_bytes: int
 
     def exchange(self, connection: ServerProtocol, request: Request) -> Exchange: ...
     def refusal(self, connection: ServerProtocol, request: Request, fault: Fault) -> bytes: ...
@@ -100,10 +104,12 @@ class ServerProtocol(asyncio.Protocol):
         "deadline",
         "head_bytes",
         "headers",
+        "held",
         "in_body",
         "lingered",
         "lingering",
         "loop",
+        "owes_continue",
         "parser",
         "paused",
         "peer",
@@ -126,8 +132,9 @@ class ServerProtocol(asyncio.Protocol):
         self.body: list[bytes] = []
         self.headers: dict[bytes, bytes] = {}
         self.head_bytes = self.body_bytes = self.trickle = 0
-        self.lingered = self.buffered = 0
+        self.lingered = self.buffered = self.held = 0
         self.in_body = self.lingering = self.slow = self.paused = self.broken = False
+        self.owes_continue = False
         self.deadline = self.body_began = 0.0
 
     # what the transport calls
@@ -148,6 +155,7 @@ class ServerProtocol(asyncio.Protocol):
         # each holds the other, and only the collector of garbage would part them
         self.parser = None
         self.ahead.clear()
+        self._let_go()
         current, self.current = self.current, None
         if current is not None:
             current.caller_gone()
@@ -223,7 +231,7 @@ class ServerProtocol(asyncio.Protocol):
         self.request = Request(b"", self.headers)
         self.body = []
         self.body_bytes = self.trickle = 0
-        self.in_body = False
+        self.in_body = self.owes_continue = False
 
     def on_url(self, part: bytes) -> None:
         self.request.target += part
@@ -290,13 +298,34 @@ class ServerProtocol(asyncio.Protocol):
             fault = self.app.early(self, request)
             if fault is not None:
                 raise fault
-            if self.current is None and self.transport:
-                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.owes_continue = True
+            self._continue()
+
+    def _continue(self) -> None:
+        """Tell a caller that waits for it to send its body, once the answers before it are out."""
+        if self.owes_continue and self.current is None and not self.ahead and self.transport:
+            self.owes_continue = False
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _let_go(self) -> None:
+        """The bodies that were read here are not needed any more."""
+        self.app.body_bytes -= self.held
+        self.held = 0
 
     def on_body(self, part: bytes) -> None:
-        self.body_bytes += len(part)
+        size = len(part)
+        self.body_bytes += size
+        self.held += size
+        self.app.body_bytes += size
         if self.body_bytes > MAX_BODY:
             raise _too_large()
+        if self.app.body_bytes > MAX_BODIES:
+            raise Fault(
+                503,
+                "gateway_busy",
+                "The gateway holds as many large requests as it can. Try again in a moment.",
+                retry_after_s=1,
+            )
         self.body.append(part)
 
     def on_message_complete(self) -> None:
@@ -339,7 +368,12 @@ class ServerProtocol(asyncio.Protocol):
             # not from within the call that ended the one before: a hundred of them would nest
             asyncio.get_running_loop().call_soon(self._next)
             return
-        self.deadline = self.app.sweeper.now + (HEAD_S if self.request is not None else IDLE_S)
+        if self.request is None:
+            self._let_go()
+            self.deadline = self.app.sweeper.now + IDLE_S
+        else:
+            self.deadline = self.app.sweeper.now + HEAD_S
+            self._continue()
         if not self.slow:
             self._resume()
 
@@ -386,6 +420,7 @@ class ServerProtocol(asyncio.Protocol):
         """Close once the caller has had time to read what was sent."""
         transport = self.transport
         self.lingering = True
+        self._let_go()
         self.ahead.clear()
         self.body = []
         if transport is None:

@@ -48,7 +48,7 @@ def test_it_starts_and_stops_everything(up):
         "checks": {"database": "ok", "migrations": "ok", "valkey": "ok", "worker": "ok"},
     }
     assert get(f"{up.gateway_url}/readyz")[0] == 200
-    assert json.loads(get(f"{up.gateway_url}/v1/models")[1])["error"]["code"] == "route_not_found"
+    assert json.loads(get(f"{up.gateway_url}/v1/models")[1])["error"]["code"] == "invalid_api_key"
 
     # embedded servers answer nobody over the network, and nobody else on this machine
     assert {item.pid for item in up.status().values()} >= listening_pids(up)

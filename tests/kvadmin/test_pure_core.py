@@ -72,6 +72,7 @@ PURE = [
     "routes/gateway/jsonspans.py",
     "routes/gateway/local.py",
     "routes/gateway/paths.py",
+    "routes/gateway/renaming.py",
     "routes/gateway/responses.py",
     "routes/gateway/shares.py",
     "routes/gateway/snapshotrows.py",

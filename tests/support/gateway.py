@@ -187,6 +187,8 @@ class Gateway:
             assert grant.settled is not None
         for target in self.app.targets.all():
             assert target.in_flight == 0
+        held = sum(connection.held for connection in self.app.connections)
+        assert self.app.body_bytes == held
         ids = [row.request_id for row in self.rows]
         assert len(ids) == len(set(ids))
 

@@ -217,6 +217,45 @@ def test_a_caller_that_waits_is_told_to_go_on_or_refused_before_it_sends():
     run(main())
 
 
+def test_a_caller_that_waits_behind_another_request_is_told_in_its_turn():
+    async def main():
+        async with Upstream(stream("a", pause_s=0.1)) as engine, Gateway() as gateway:
+            gateway.add_route("qwen3-8b", engine.url)
+            top = gateway.head_of(PATH, BODY, "expect: 100-continue")[: -len(BODY)]
+            async with gateway.client() as client:
+                client.write(gateway.head_of(PATH, STREAM) + top)
+                assert (await client.reply()).text == "a"
+                assert (await client.head())[0] == 100
+                engine.answer = whole()
+                client.write(BODY)
+                assert (await client.reply()).status == 200
+
+    run(main())
+
+
+def test_bodies_held_at_once_are_bounded(monkeypatch):
+    monkeypatch.setattr(protocol, "MAX_BODIES", 100_000)
+
+    async def main():
+        async with Upstream() as engine, Gateway() as gateway:
+            gateway.add_route("qwen3-8b", engine.url)
+            big = compact({"model": "qwen3-8b", "messages": [], "pad": "x" * 60_000})
+            async with gateway.client() as holder:
+                holder.write(gateway.head_of(PATH, big)[:-1])
+                await until(lambda: gateway.app.body_bytes > 60_000)
+                reply = await gateway.send(gateway.head_of(PATH, big))
+                assert (reply.status, reply.error["code"]) == (503, "gateway_busy")
+                assert reply.headers["retry-after"] == "1"
+                assert (await gateway.chat()).status == 200
+                holder.write(b"}")
+                assert (await holder.reply()).status == 200
+            await until(lambda: not gateway.app.connections)
+            assert gateway.app.body_bytes == 0
+            assert (await gateway.send(gateway.head_of(PATH, big))).status == 200
+
+    run(main())
+
+
 def test_cors_and_head_and_options():
     async def main():
         async with Gateway() as gateway:

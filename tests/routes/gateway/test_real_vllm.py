@@ -124,7 +124,7 @@ def test_the_official_sdks_are_served_as_by_their_makers(engine):
     assert found["claude_errors"]["no_model"][::2] == ["NotFoundError", True]
     assert found["claude_errors"]["bad_key"][::2] == ["AuthenticationError", True]
     counted = [row for row in rows if row.status == 200 and row.tokens_source]
-    assert len(counted) == 8
+    assert len(counted) == 9
     assert {row.tokens_source for row in counted} == {"engine"}
     assert all(row.prompt_tokens and row.completion_tokens for row in counted)
 
