@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
@@ -168,8 +169,7 @@ class Answering:
 
     def answer_body(self, data: bytes) -> None:
         if not self.first_at:
-            app = self.app
-            self.first_at = app.loop.time()
+            self.first_at = monotonic()
             self.idle_at = self.first_at + self.serving.idle_s
         stream = self.stream
         if stream is not None:
@@ -243,7 +243,7 @@ class Answering:
         fault = Fault(502, "upstream_cut", f"{shown} of the model {self.route.name!r} {failure.text}.")
         if self.begun:
             if self.target is not None:
-                self.target.health.failed(self.app.loop.time(), failure.text, at_once=False)
+                self.target.health.failed(monotonic(), failure.text, at_once=False)
             self.break_off(fault)
         else:
             self.attempt_failed(fault, failure.text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from typing import Any, Protocol
 
 import orjson
@@ -233,8 +234,8 @@ class App:
         self.draining = True
         for connection in list(self.connections):
             connection.end_when_idle()
-        limit = self.loop.time() + limit_s
-        while self.connections and self.loop.time() < limit:  # noqa: ASYNC110 (they leave one by one)
+        limit = monotonic() + limit_s
+        while self.connections and monotonic() < limit:  # noqa: ASYNC110 (they leave one by one)
             await asyncio.sleep(0.05)
         for connection in list(self.connections):
             connection.cut()

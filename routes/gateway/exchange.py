@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Awaitable
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -53,7 +54,7 @@ class Exchange(Answering):
         super().__init__()
         self.app, self.connection, self.request = app, connection, request
         self.wall = time.time()
-        self.began = app.loop.time()
+        self.began = monotonic()
         self.id = app.ids.new(self.wall)
 
     # deciding
@@ -225,7 +226,7 @@ class Exchange(Answering):
     def _try_next(self) -> None:
         """Send to the next target; raises Fault when there is none."""
         app, path = self.app, self.path
-        now = app.loop.time()
+        now = monotonic()
         for _ in range(FALLBACKS + 1):
             route = self.serving
             target = self._choose(route, now)
@@ -301,7 +302,7 @@ class Exchange(Answering):
             self.id.encode(),
             b"".join(passed),
         )
-        now = self.app.loop.time()
+        now = monotonic()
         self.sent_at = now
         self.first_byte_at = now + self.serving.first_byte_s
         connection.send(self, head, body)
@@ -322,7 +323,7 @@ class Exchange(Answering):
     def attempt_failed(self, fault: Fault, reason: str, *, at_once: bool = False) -> None:
         """This target did not do: another one is tried, or the fault is the answer."""
         target = self.target
-        if target.health.failed(self.app.loop.time(), reason, at_once=at_once):
+        if target.health.failed(monotonic(), reason, at_once=at_once):
             self.app.ejected(target)
         self.next_or(fault)
 
@@ -411,7 +412,7 @@ class Exchange(Answering):
         if self.settled:
             return
         self.settled = True
-        now = self.app.loop.time()
+        now = monotonic()
         try:
             prompt, cached, completion, source = self.tokens(status)
             if self.grant is not None:
@@ -484,7 +485,7 @@ class Exchange(Answering):
         )
         if kind == "total" or self.begun or self.target is None:
             if self.target is not None and kind != "total":
-                self.target.health.failed(self.app.loop.time(), text, at_once=False)
+                self.target.health.failed(monotonic(), text, at_once=False)
             self.refuse(fault)
         else:
             self.attempt_failed(fault, text)

@@ -168,9 +168,7 @@ def judge_error(
             f"refuses the gateway's key ({status})",
         )
     if status == 404 and found is not None and not by_id and "model" in found.message:
-        text = (
-            f"{whose} does not serve the model its route asks for. An administrator has to correct it."
-        )
+        text = f"{whose} does not serve the model its route asks for. An administrator has to correct it."
         fault = Fault(502, "target_model_missing", text, "engine")
         return "failed", fault, "does not serve the model it is asked for"
     if status in {404, 405} and isinstance(value, dict) and set(value) == {"detail"}:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 from typing import Protocol, runtime_checkable
 
 import structlog
@@ -12,7 +13,7 @@ logger = structlog.get_logger("routes.gateway")
 
 class Swept(Protocol):
     def sweep(self, now: float) -> None:
-        """Look at own deadlines; ``now`` is the loop's time. May remove itself from the sweeper."""
+        """Look at own deadlines; ``now`` is of time.monotonic. May remove itself from the sweeper."""
 
 
 @runtime_checkable
@@ -29,13 +30,13 @@ class Sweeper:
         self.loop = loop
         self.every_s = every_s
         self.members: set[Swept] = set()
-        #: the loop's time at the last look
-        self.now = loop.time()
+        #: the time (monotonic) at the last look
+        self.now = monotonic()
         self._timer = loop.call_later(every_s, self._look)
 
     def _look(self) -> None:
         self._timer = self.loop.call_later(self.every_s, self._look)
-        self.now = now = self.loop.time()
+        self.now = now = monotonic()
         for member in tuple(self.members):
             try:
                 member.sweep(now)

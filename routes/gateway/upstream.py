@@ -12,6 +12,7 @@ import asyncio
 import ssl
 from collections import deque
 from dataclasses import dataclass
+from time import monotonic
 from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
@@ -268,7 +269,7 @@ class Origin:
         idle = self.idle
         while idle and not fresh:
             connection = idle.pop()
-            if connection.closed or self.loop.time() - connection.idle_since > self.keep_s + 1:
+            if connection.closed or monotonic() - connection.idle_since > self.keep_s + 1:
                 connection.abort()
                 continue
             connection.reused = True
