@@ -14,6 +14,7 @@ from engines.ssh.errors import HostUnreachable
 from kvadmin.env import BASE_DIR
 from tests.support.api import BASE, Api
 from tests.support.factories import EngineFactory, EnvironmentFactory, HostFactory, OperationFactory
+from tests.support.route_factories import KeyFactory
 
 CALL = re.compile(r"^    call .*(?:\n     +.*)*", re.MULTILINE)
 CALLS = CALL.findall((BASE_DIR / "docs/api.md").read_text())
@@ -34,6 +35,7 @@ def ids(db, monkeypatch):
     engine = EngineFactory(host=host, environment=environment, observed=EngineState.STOPPED)
     EngineStart.objects.create(engine=engine, number=1, log_path="/x/log", revision=engine.revision)
     operation = OperationFactory(host=HostFactory())
+    key = KeyFactory()
     return {
         "hosts/1/": f"hosts/{host.pk}/",
         "engines/1/": f"engines/{engine.pk}/",
@@ -41,6 +43,11 @@ def ids(db, monkeypatch):
         '"host": 1,': f'"host": {host.pk},',
         '"profile": 1}': f'"profile": {engine.revision.profile_id}}}',
         "[1, 2, 3]": f"[{engine.pk}]",
+        '"engine": 1}': f'"engine": {engine.pk}}}',
+        '"team": 1,': f'"team": {key.business.team_id},',
+        '"business": 1,': f'"business": {key.business_id},',
+        "keys/1/": f"keys/{key.pk}/",
+        "key=1&": f"key={key.pk}&",
     }
 
 
@@ -49,7 +56,7 @@ def test_there_are_calls():
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: " ".join(call.split())[:60])
-def test_a_call_is_answered(call, ids, operator):
+def test_a_call_is_answered(call, ids, administrator):
     for written, there in ids.items():
         call = call.replace(written, there)
     words = iter(shlex.split(call.replace("$KV/", BASE).replace("\\\n", " "))[1:])
@@ -62,7 +69,7 @@ def test_a_call_is_answered(call, ids, operator):
             headers[name] = value
         elif not word.startswith("-"):
             address = word
-    api = Api(operator)
+    api = Api(administrator)
     response = api.client.generic(
         "GET" if body is None else "POST",
         address,
