@@ -164,8 +164,20 @@ function fillTable(element, payload) {
   details.querySelector("tbody").replaceChildren(...lines.reverse()); // newest first
 }
 
-async function draw(element) {
+/* One after the other: two drawings at once can leave a line where another axis was. One that waits draws
+   what is newest by then. */
+function draw(element) {
   const chart = charts.get(element);
+  const begin = () => {
+    chart.waiting = undefined;
+    chart.drawing = drawNow(element, chart);
+    return chart.drawing;
+  };
+  chart.waiting ??= Promise.resolve(chart.drawing).then(begin, begin);
+  return chart.waiting;
+}
+
+async function drawNow(element, chart) {
   const { payload } = chart;
   if (!payload) return;
   const library = await loadPlotly();

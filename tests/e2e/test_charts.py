@@ -102,6 +102,40 @@ def test_colours_follow_the_theme(charts):
     )
 
 
+#: how far, in pixels, the ends of a chart's lines lie from where the axes put their values
+ASTRAY = """chart => Math.max(...[...chart.querySelectorAll(".scatterlayer .trace")].map((drawn) => {
+  const lines = drawn.querySelectorAll("path.js-line");
+  const last = lines[lines.length - 1];
+  const end = last.getPointAtLength(last.getTotalLength()).matrixTransform(last.getScreenCTM());
+  const frame = chart.querySelector("svg.main-svg").getBoundingClientRect();
+  const trace = drawn.__data__[0].trace;
+  const x = chart._fullLayout[trace.xaxis.replace("x", "xaxis")];
+  const y = chart._fullLayout[trace.yaxis.replace("y", "yaxis")];
+  const at = trace.y.findLastIndex((value) => value !== null);
+  const [right, value] = [trace.x[at], trace.y[at]];
+  return Math.max(
+    Math.abs(end.x - frame.left - x._offset - x.d2p(right)),
+    Math.abs(end.y - frame.top - y._offset - y.d2p(value)),
+  );
+}))"""
+
+
+def test_lines_lie_where_their_axes_say_after_changes_of_theme_and_size(charts, engine):
+    before = drawn(charts)
+    for number in range(6):
+        charts.set_viewport_size({"width": 1440 - 100 * number, "height": 900 + 300 * number})
+        charts.emulate_media(color_scheme="dark" if number % 2 else "light")
+    read(engine, 0.61)
+    charts.wait_for_function(
+        "([selector, before]) => Number(document.querySelector(selector).dataset.drawn) > before + 1",
+        arg=['.chart[data-chart-url*="kv_usage"]', before],
+    )
+    charts.wait_for_timeout(500)
+    for chart in charts.locator('.chart[data-drawn]:not([data-drawn="0"])').all():
+        if chart.locator(".scatterlayer path.js-line").count():
+            assert chart.evaluate(ASTRAY) < 3, chart.get_attribute("data-chart-url")
+
+
 def test_a_range_switches_every_chart_and_the_address(charts):
     with charts.expect_response(re.compile(r"kv_usage\.json\?range=24h")):
         charts.get_by_role("button", name="24 h").click()
