@@ -62,8 +62,9 @@ class Account:
         elif self.month is None:
             self.month = Month(key.monthly_tokens, month, left=key.monthly_tokens)
         else:
+            self.month.left += key.monthly_tokens - self.month.limit + max(0, self.month.available)
             self.month.limit = key.monthly_tokens
-            self.month.available = min(0, self.month.available)
+            self.month.give_back()
         self.answered_at = 0.0
 
     @property

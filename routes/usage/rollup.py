@@ -9,7 +9,7 @@ that come meanwhile are for the next run. So a row that comes late, by hours, is
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from django.db import connection, transaction
@@ -22,7 +22,7 @@ from routes.usage.tables import DAYS, HISTOGRAMS, HOURS, MINUTES, SUMS, ensure_p
 LAG = timedelta(seconds=5)
 #: minutes in one transaction
 _CHUNK = 60
-_HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
+_MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
 _COLUMNS = f"at, {KEYS}, {', '.join(SUMS)}, {', '.join(HISTOGRAMS)}, codes"
 _SPAN = "at >= %(start)s AND at < %(end)s"
@@ -59,12 +59,26 @@ def _step(now: datetime) -> bool:
         more = len(minutes) == _CHUNK
         # the lines go first: what the statements after it see is at least what they stood for
         cursor.execute("DELETE FROM routes_usage_dirty WHERE minute = ANY(%s)", [minutes])
-        for minute in minutes:
-            _make(cursor, "minute", minute, minute + timedelta(minutes=1))
-        done = minutes[-1] + timedelta(minutes=1) if more else end
+        for first, last in _runs(minutes):
+            _make(cursor, "minute", first, last + _MINUTE)
+        done = minutes[-1] + _MINUTE if more else end
         _advance(cursor, "minute", done)
         _follow_up(cursor, minutes)
     return more
+
+
+def _runs(minutes: list[datetime]) -> Iterator[tuple[datetime, datetime]]:
+    """First and last of minutes of a day that follow each other: one statement makes them all."""
+    first = last = None
+    for minute in minutes:
+        if first is not None and last is not None:
+            if minute - last == _MINUTE and _day_of(minute) == _day_of(first):
+                last = minute
+                continue
+            yield first, last
+        first = last = minute
+    if first is not None and last is not None:
+        yield first, last
 
 
 def _follow_up(cursor, minutes: Iterable[datetime]) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,25 @@ def test_without_valkey_each_worker_keeps_to_its_part(own_valkey):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(check())
+
+
+def test_without_valkey_a_change_of_a_key_takes_nothing_from_its_month(own_valkey):
+    own_valkey.kill()
+
+    async def check():
+        one = Limits(own_valkey.url)
+        running = asyncio.create_task(one.run())
+        await until(lambda: not one.shared)
+        key = a_key(monthly_tokens=1000)
+        grants, _refusals = await burst([one], key, 4, tokens=100)
+        assert len(grants) == 4
+        for changed, most in ((replace(key, name="renamed"), 6), (replace(key, monthly_tokens=1500), 5)):
+            grants, refusals = await burst([one], changed, 20, tokens=100)
+            assert (len(grants), len(refusals)) == (most, 20 - most)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(check())
 

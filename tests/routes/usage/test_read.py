@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 DAY = 86_400
 
 
-def made_rows(count: int = 400) -> list:
+def made_rows(count: int = 120) -> list:
     made = random.Random(3)
     return [
         usage(

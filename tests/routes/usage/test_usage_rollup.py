@@ -100,7 +100,7 @@ def test_every_level_has_the_same_sums():
                 error_layer=made.choice(["", "", "engine", "gateway"]),
                 error_code=made.choice(["", "a", "b"]),
             )
-            for _n in range(600)
+            for _n in range(150)
         )
     )
     roll_up(at(4 * DAY))
