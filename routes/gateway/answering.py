@@ -179,10 +179,10 @@ class Answering:
             return
         if self.mode == "whole":
             self.size += len(data)
-            if self.status >= 400 and self.size > ERROR_MAX:
+            if self.status >= 300 and self.size > ERROR_MAX:
                 return
             self.parts.append(data)
-            if self.size > WHOLE_MAX and self.status < 400:
+            if self.size > WHOLE_MAX and self.status < 300:
                 self._begin_passing()
             return
         self.out.append(data)
@@ -338,7 +338,7 @@ class Answering:
     def _end_whole(self) -> None:
         body = self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
         status = self.status
-        if status >= 400:
+        if status >= 300:
             self._engine_error(status, body)
             return
         self._alive()
@@ -478,7 +478,7 @@ class Answering:
         """The caller takes nothing at the moment: nothing more is read from the engine."""
         self.held_back = True
         upstream = self.upstream
-        if upstream is not None and upstream.transport is not None and self.begun:
+        if upstream is not None and upstream.transport is not None:
             upstream.transport.pause_reading()
 
     def caller_ready(self) -> None:

@@ -187,6 +187,8 @@ class Exchange(Answering):
     # limiting
 
     def _limit(self, tokens: int) -> None:
+        self.total_at = self.began + self.route.total_s
+        self.app.sweeper.members.add(self)
         taken = self.app.limits.take(self._key(), tokens, self.wall)
         if hasattr(taken, "release") or hasattr(taken, "code"):
             self._limited(taken)
@@ -194,16 +196,19 @@ class Exchange(Answering):
             self.task = self.app.loop.create_task(self._wait_for_limit(taken))
 
     async def _wait_for_limit(self, waiting: Awaitable[Any]) -> None:
-        taken = await waiting
-        if self.over:
-            if hasattr(taken, "release"):
-                taken.release()
-            return
-        self.task = None
         try:
+            taken = await waiting
+            if self.over:
+                if hasattr(taken, "release"):
+                    taken.release()
+                return
+            self.task = None
             self._limited(taken)
         except Fault as fault:
             self.refuse(fault)
+        except Exception as error:  # noqa: BLE001 (nobody waits for this task: the exchange has to end here)
+            self.task = None
+            self.crashed(error)
 
     def _limited(self, taken: Any) -> None:
         if not hasattr(taken, "release"):
@@ -216,8 +221,6 @@ class Exchange(Answering):
             )
         self.grant = taken
         route = self.route
-        self.total_at = self.began + route.total_s
-        self.app.sweeper.members.add(self)
         self.mark = reading.prefix_mark(self.request.body) if route.policy == "prefix_affinity" else 0
         self._try_next()
 

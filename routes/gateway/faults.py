@@ -147,7 +147,7 @@ Verdict = Literal["failed", "elsewhere", "refuse"]
 def judge_error(
     status: int, body: bytes, target: str, model: str, path: str, *, by_id: bool
 ) -> tuple[Verdict, Fault, str]:
-    """An engine's answer of 400 and above: (what follows, the error, the reason if the target failed).
+    """An engine's answer of 300 and above: (what follows, the error, the reason if the target failed).
 
     ``target`` begins a sentence ("The target ..."); ``by_id``: a thing made before is asked for.
     """
@@ -160,6 +160,9 @@ def judge_error(
     whose = f"{target} of the model {model!r}"
     if status >= 500:
         return "failed", fault, f"answered with status {status}"
+    if status < 400:
+        text = f"{whose} sends requests elsewhere ({status}). An administrator has to correct its base URL."
+        return "failed", Fault(502, "target_redirects", text, "engine"), f"redirects (status {status})"
     if status in MISCALLED:
         text = f"{whose} refuses the gateway's own key. Its administrator has to enter the right one."
         return (

@@ -212,7 +212,7 @@ class ServerProtocol(asyncio.Protocol):
         if self.current is not None:
             self.current.caller_ready()
         else:
-            self._resume()
+            self._next()
 
     def _pause(self) -> None:
         if self.transport and not self.paused:
@@ -342,7 +342,8 @@ class ServerProtocol(asyncio.Protocol):
             and not request.http10
             and not self.app.draining
         )
-        if self.current is None and not self.ahead:
+        # while an answer has not gone out yet, another is not begun: it would not be braked
+        if self.current is None and not self.ahead and not self.slow:
             self._start(request)
         elif len(self.ahead) >= AHEAD_COUNT:
             raise bad("Too many requests were sent ahead on this connection.", "too_many_ahead")
@@ -391,7 +392,7 @@ class ServerProtocol(asyncio.Protocol):
             current.crashed(error)
 
     def _next(self) -> None:
-        if self.transport is None or self.current is not None or self.lingering:
+        if self.transport is None or self.current is not None or self.lingering or self.slow:
             return
         if self.ahead:
             request = self.ahead.popleft()
@@ -399,7 +400,7 @@ class ServerProtocol(asyncio.Protocol):
                 self._refuse(request.fault)
             else:
                 self._start(request)
-        elif not self.slow:
+        else:
             self._resume()
 
     def _refuse(self, fault: Fault) -> None:

@@ -207,6 +207,36 @@ def test_an_engine_without_the_model_or_the_path_is_named():
     run(main())
 
 
+def test_a_target_that_redirects_is_set_up_wrongly():
+    async def main():
+        async with Upstream(whole({}, 307, location="https://elsewhere")) as engine, Gateway() as gateway:
+            gateway.add_route("qwen3-8b", engine.url)
+            reply = await gateway.chat()
+            assert (reply.status, reply.error["code"]) == (502, "target_redirects")
+            assert "location" not in reply.headers
+
+    run(main())
+
+
+def test_a_limit_that_cannot_be_asked_ends_the_request():
+    async def main():
+        async with Upstream() as engine, Gateway() as gateway:
+            gateway.add_route("qwen3-8b", engine.url, total_s=0.1)
+
+            async def breaks():
+                raise ZeroDivisionError
+
+            async def hangs():
+                await asyncio.sleep(60)
+
+            for answer, status in ((breaks, 500), (hangs, 504)):
+                gateway.limits.take = lambda *_, answer=answer: answer()
+                assert (await gateway.chat()).status == status
+            assert [row.error_code for row in gateway.rows] == ["internal_error", "upstream_total_timeout"]
+
+    run(main())
+
+
 def test_a_kept_connection_that_was_closed_is_replaced():
     async def main():
         async with Upstream() as engine, Gateway() as gateway:

@@ -398,6 +398,27 @@ def test_a_slow_caller_gets_all_of_it(monkeypatch):
     run(main())
 
 
+def test_streams_one_after_another_are_braked_each():
+    texts = ["y" * 200_000] * 60
+
+    async def main():
+        async with Upstream(stream(*texts)) as engine, Gateway() as gateway:
+            gateway.add_route("qwen3-8b", engine.url)
+            async with gateway.client() as client:
+                client.writer.transport.pause_reading()
+                client.write(gateway.head_of(PATH, STREAM) * 3)
+                await until(lambda: gateway.app.exchanges and next(iter(gateway.app.exchanges)).held_back)
+                (connection,) = gateway.app.connections
+                client.writer.transport.resume_reading()
+                most = 0
+                for _ in range(3):
+                    assert (await client.reply()).text == "".join(texts)
+                    most = max(most, connection.transport.get_write_buffer_size())
+                assert most < 2 << 20
+
+    run(main())
+
+
 def test_requests_sent_far_ahead_are_not_read_until_it_is_their_turn():
     async def main():
         async with Upstream(silent) as engine, Gateway() as gateway:
