@@ -166,6 +166,11 @@ class Answering:
             )
         else:
             self.mode = "whole"
+        if self.request.method == b"HEAD" and status < 300:
+            self._alive()
+            length = headers.get(b"content-length")
+            self.settle(status)
+            self.finish(self._begin(b"content-length: %b\r\n" % length if length else b""))
 
     def answer_body(self, data: bytes) -> None:
         if not self.first_at:

@@ -168,6 +168,7 @@ class Exchange(Answering):
         )
         if self.route is None:
             raise Fault(404, "response_not_found", "The model that made this response is gone.")
+        find_route(snapshot, self._key(), self.route.name)
         self._limit(0)
 
     def early(self) -> Fault | None:

@@ -37,6 +37,8 @@ STUCK_S = 60.0
 LINGER_S = 5.0
 LINGER_BYTES = 64 << 20
 HIGH_WATER = 64 << 10
+#: a body larger than this is taken only of a caller who may call
+UNKNOWN_BODY = 64 << 10
 
 #: the kernel's CLOSE and CLOSE_WAIT: the other side has shut down
 GONE = frozenset({7, 8})
@@ -117,6 +119,7 @@ class ServerProtocol(asyncio.Protocol):
         "slow",
         "transport",
         "trickle",
+        "upgrading",
     )
 
     def __init__(self, app: Serving):
@@ -129,6 +132,8 @@ class ServerProtocol(asyncio.Protocol):
         self.ahead: deque[Request] = deque()
         self.ahead_bytes = 0
         self.request: Request | None = None
+        #: a request that asked for another protocol, on its way through the parser once more
+        self.upgrading: Request | None = None
         self.body: list[bytes] = []
         self.headers: dict[bytes, bytes] = {}
         self.head_bytes = self.body_bytes = self.trickle = 0
@@ -180,10 +185,7 @@ class ServerProtocol(asyncio.Protocol):
         else:
             self.head_bytes += len(data)
         try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            # answered as if it had not asked for another protocol, which HTTP allows; then closed
-            pass
+            self._feed(data)
         except httptools.HttpParserCallbackError as failed:
             if not isinstance(failed.__context__, Fault):
                 raise
@@ -197,6 +199,29 @@ class ServerProtocol(asyncio.Protocol):
                 self._refuse(bad("The chunks of the body carry far more around them than within."))
         if self.current is not None and self.ahead_bytes > AHEAD:
             self._pause()
+
+    def _feed(self, data: bytes | memoryview) -> None:
+        while True:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as stopped:
+                data = memoryview(data)[stopped.args[0] :]
+            # The wish for another protocol is not granted, which HTTP allows. But the parser has left out the
+            # body then (Java's client asks for HTTP/2 with every POST), so it starts again without that wish.
+            request, self.upgrading = self.upgrading, None
+            if request is None:
+                return
+            lines = [
+                b"%b: %b\r\n" % pair
+                for pair in request.headers.items()
+                if pair[0] not in {b"upgrade", b"http2-settings", b"expect"}
+            ]
+            version = b"1.0" if request.http10 else b"1.1"
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.feed_data(
+                b"%b %b HTTP/%b\r\n%b\r\n" % (request.method, request.target, version, b"".join(lines))
+            )
 
     def pause_writing(self) -> None:
         self.slow = True
@@ -240,20 +265,19 @@ class ServerProtocol(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         headers = self.headers
+        if self.in_body:
+            # what follows the body says nothing that matters here
+            return
         name = name.lower()
         if name not in headers:
             headers[name] = value
             return
         before = headers[name]
-        if self.in_body:
-            # trailers say nothing that matters here; they only count
-            pass
-        elif name in SINGLE:
+        if name in SINGLE:
             raise bad(f"The header {name.decode('latin-1')} is there twice.")
-        else:
-            headers[name] = before + b", " + value
-            if len(headers[name]) > MAX_HEADERS:
-                raise _headers_too_large()
+        headers[name] = before + b", " + value
+        if len(headers[name]) > MAX_HEADERS:
+            raise _headers_too_large()
 
     def on_headers_complete(self) -> None:
         request = self.request
@@ -263,7 +287,6 @@ class ServerProtocol(asyncio.Protocol):
             or sum(map(len, headers)) + sum(map(len, headers.values())) > MAX_HEADERS
         ):
             raise _headers_too_large()
-        # what follows the body is read into this, and dropped
         self.headers = {}
         request.method = self.parser.get_method()
         version = self.parser.get_http_version()
@@ -319,6 +342,10 @@ class ServerProtocol(asyncio.Protocol):
         self.app.body_bytes += size
         if self.body_bytes > MAX_BODY:
             raise _too_large()
+        if self.body_bytes > UNKNOWN_BODY >= self.body_bytes - len(part):
+            fault = self.app.early(self, self.request)
+            if fault is not None:
+                raise fault
         if self.app.body_bytes > MAX_BODIES:
             raise Fault(
                 503,
@@ -329,6 +356,9 @@ class ServerProtocol(asyncio.Protocol):
         self.body.append(part)
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            self.upgrading = self.request
+            return
         request = self.request
         self.request = None
         self.in_body = False
@@ -336,12 +366,7 @@ class ServerProtocol(asyncio.Protocol):
         body = self.body
         request.body = body[0] if len(body) == 1 else b"".join(body)
         self.body = []
-        request.keep = (
-            self.parser.should_keep_alive()
-            and not self.parser.should_upgrade()
-            and not request.http10
-            and not self.app.draining
-        )
+        request.keep = self.parser.should_keep_alive() and not request.http10 and not self.app.draining
         # while an answer has not gone out yet, another is not begun: it would not be braked
         if self.current is None and not self.ahead and not self.slow:
             self._start(request)

@@ -57,6 +57,10 @@ class _TooLarge(Exception):
     pass
 
 
+class _NoStatus(Exception):
+    pass
+
+
 class UpstreamConnection(asyncio.Protocol):
     __slots__ = (
         "closed",
@@ -136,9 +140,12 @@ class UpstreamConnection(asyncio.Protocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserCallbackError as error:
-            if not isinstance(error.__context__, _TooLarge):
+            if isinstance(error.__context__, _TooLarge):
+                self._broken("sent headers that are too large")
+            elif isinstance(error.__context__, _NoStatus):
+                self._broken("sent an answer that is not HTTP")
+            else:
                 raise error.__context__ or error from None
-            self._broken("sent headers that are too large")
             return
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             if not self.complete:
@@ -216,6 +223,8 @@ class UpstreamConnection(asyncio.Protocol):
         if self.complete:
             return
         status = self.parser.get_status_code()
+        if not 100 <= status < 600:
+            raise _NoStatus
         if status < 200:
             self.interim = True
             return

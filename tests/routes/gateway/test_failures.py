@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.support.gateway import Gateway, run, until
+from tests.support.gateway import Gateway, request, run, until
 from tests.support.upstream import (
     DONE,
     Upstream,
@@ -485,6 +485,66 @@ def test_the_engines_final_count_is_believed_even_when_the_caller_goes():
                 client.abort()
             await until(lambda: len(gateway.rows) == 1)
             assert (gateway.rows[0].completion_tokens, gateway.rows[0].tokens_source) == (3, "engine")
+
+    run(main())
+
+
+@pytest.mark.parametrize("status", [301, 302, 304, 307])
+def test_an_engine_that_sends_callers_elsewhere_is_passed_over(status):
+    async def main():
+        async with (
+            Upstream(whole({}, status, location="http://10.0.0.5/login")) as astray,
+            Upstream() as good,
+            Gateway() as gateway,
+        ):
+            gateway.add_route("alone", astray.url)
+            reply = await gateway.chat(model="alone")
+            assert (reply.status, reply.error["code"]) == (502, "target_redirects")
+            assert "location" not in reply.headers
+            assert gateway.rows[0].prompt_tokens == 0
+            gateway.add_route("both", {"base_url": astray.url, "weight": 1000}, good.url)
+            assert (await gateway.chat(model="both")).status == 200
+            astray.answer = whole(b"x" * 300_000, status)
+            assert (await gateway.chat(model="alone")).error["code"] == "target_redirects"
+
+    run(main())
+
+
+def test_the_head_of_an_answer_is_alone_however_large_it_is():
+    async def large(call):
+        call.writer.write(head(content_length="600000") + b"\r\n" + b" " * 600_000)
+
+    async def events(call):
+        call.writer.write(head(kind="text/event-stream", transfer_encoding="chunked") + b"\r\n")
+        call.writer.write(chunk(delta("a")) + b"0\r\n\r\n")
+
+    async def main():
+        made = {"id": "resp_1", "model": "m", "status": "completed", "output": [], "error": None}
+        async with Upstream(whole(made)) as engine, Gateway() as gateway:
+            gateway.add_route("m", engine.url)
+            assert (await gateway.chat(path="/v1/responses", model="m")).status == 200
+            asked = request("HEAD", "/v1/responses/resp_1", b"", f"authorization: Bearer {gateway.secret}")
+            for answer, length in ((whole(made), None), (large, "600000"), (events, None)):
+                engine.answer = answer
+                async with gateway.client() as client:
+                    client.write(asked)
+                    reply = await client.reply("HEAD")
+                    assert reply.status == 200
+                    assert length in {None, reply.headers.get("content-length")}
+                    client.write(request("GET", "/healthz"))
+                    assert (await client.reply()).json == {"status": "ok"}
+
+    run(main())
+
+
+@pytest.mark.parametrize("status", [0, 99, 600, 999])
+def test_a_status_that_is_none_is_no_answer(status):
+    async def main():
+        async with Upstream(whole({}, status)) as engine, Gateway() as gateway:
+            gateway.add_route("qwen3-8b", engine.url)
+            reply = await gateway.chat()
+            assert (reply.status, reply.error["code"]) == (502, "upstream_cut")
+            assert "not HTTP" in reply.error["message"]
 
     run(main())
 

@@ -256,6 +256,83 @@ def test_bodies_held_at_once_are_bounded(monkeypatch):
     run(main())
 
 
+def test_a_wish_for_another_protocol_loses_no_body():
+    """As Java's client sends every request that it may."""
+    wish = ("connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAEAAEAAAAIAAAAB")
+
+    async def main():
+        async with Upstream() as engine, Gateway() as gateway:
+            gateway.add_route("qwen3-8b", engine.url)
+            plain = gateway.head_of(PATH, BODY, *wish)
+            top = gateway.head_of(PATH, b"", *wish, "transfer-encoding: chunked")
+            pieces = top + b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+            page = request("GET", "/v1/models", b"", f"authorization: Bearer {gateway.secret}", *wish)
+            for raw in (plain, pieces):
+                for cut in range(1, len(raw), 7):
+                    async with gateway.client() as client:
+                        client.write(raw[:cut])
+                        await asyncio.sleep(0)
+                        client.write(raw[cut:] + page + plain)
+                        assert (await client.reply()).status == 200
+                        assert (await client.reply()).json["object"] == "list"
+                        assert (await client.reply()).status == 200
+                    assert [engine.calls.pop().body, engine.calls.pop().body] == [BODY, BODY]
+            async with gateway.client() as client:
+                for byte in plain + page + pieces:
+                    client.write(bytes([byte]))
+                    await asyncio.sleep(0)
+                assert [(await client.reply()).status for _ in range(3)] == [200] * 3
+            many = request("GET", "/healthz", b"", *wish) * 2000
+            async with gateway.client() as client:
+                client.write(many)
+                assert [(await client.reply()).status for _ in range(2000)] == [200] * 2000
+            refused = plain.replace(b"content-length: ", b"content-length: 0\r\ncontent-length: ")
+            assert (await gateway.send(refused)).status == 400
+
+    run(main())
+
+
+def test_a_large_body_is_not_taken_of_a_caller_who_may_not_call():
+    async def main():
+        async with Upstream() as engine, Gateway() as gateway:
+            gateway.add_route("qwen3-8b", engine.url)
+            chunked = b"100000\r\n" + b" " * 200_000
+            for lines, body in (
+                (["content-length: 20000000"], b" " * 200_000),
+                (["transfer-encoding: chunked"], chunked),
+            ):
+                for key, path, code in (
+                    ("wrong", PATH, "invalid_api_key"),
+                    (gateway.secret, "/v1/nothing", "path_not_found"),
+                ):
+                    async with gateway.client() as client:
+                        client.write(gateway.head_of(path, b"", *lines, key=key) + body)
+                        reply = await client.reply()
+                        assert reply.error["code"] == code
+                        assert await client.closed()
+            assert (await gateway.send(gateway.head_of(PATH, BODY + b" " * 200_000))).status == 200
+
+    run(main())
+
+
+def test_what_follows_a_body_is_nothing_that_is_kept():
+    async def main():
+        async with Upstream() as engine, Gateway() as gateway:
+            gateway.add_route("qwen3-8b", engine.url)
+            top = gateway.head_of(PATH, b"", "transfer-encoding: chunked")
+            raw = top + b"%x\r\n%b\r\n0\r\n" % (len(BODY), BODY)
+            async with gateway.client() as client:
+                client.write(raw + b"authorization: Bearer wrong\r\n")
+                client.write(b"".join(b"x%d: y\r\n" % number for number in range(1000)))
+                await until(lambda: any(connection.in_body for connection in gateway.app.connections))
+                await asyncio.sleep(0.1)
+                assert [connection.headers for connection in gateway.app.connections] == [{}]
+                client.write(b"\r\n")
+                assert (await client.reply()).status == 200
+
+    run(main())
+
+
 def test_cors_and_head_and_options():
     async def main():
         async with Gateway() as gateway:

@@ -144,6 +144,11 @@ def test_a_response_is_asked_for_where_it_was_made():
             assert not idle.calls
             reply = await gateway.get("/v1/responses/resp_2")
             assert (reply.status, reply.error["code"]) == (404, "response_not_found")
+            # nor another key's that may not call the model
+            first, gateway.secret = gateway.secret, gateway.add_key(models=frozenset({"other"}))
+            reply = await gateway.get("/v1/responses/resp_1")
+            assert (reply.status, reply.error["code"]) == (403, "model_not_allowed")
+            gateway.secret = first
             # what one business made is not another's to read
             gateway.secret = gateway.add_key(business_id=2)
             assert (await gateway.get("/v1/responses/resp_1")).status == 404
