@@ -125,7 +125,8 @@ def drive(
 def measure(proxy: Proxy, case: str, model: str, count: int, seconds: float, *, stream: bool) -> None:
     result, spent = drive(proxy, model, count, seconds, stream=stream)
     done = result.events if stream else result.answered
-    if stream and result.events != 65 * result.answered:
+    # LiteLLM adds one of its own
+    if stream and not 65 <= result.events / result.answered <= 66:
         raise SystemExit(f"{proxy.name}: {result.events} events in {result.answered} streams")
     proxy.cpu.setdefault(case, []).append(1e6 * spent / done)
     proxy.per_second.setdefault(case, []).append(result.answered / result.seconds)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 #: what a test of a proxy takes at most, once its time is over
-GRACE_S = 30.0
+GRACE_S = 120.0
 
 
 def request(model: str, key: str, *, stream: bool = False, **fields: object) -> bytes:

@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
@@ -32,6 +32,7 @@ class Services:
     folder: Path
     place: PostgresPlace
     processes: list[tuple[subprocess.Popen[bytes], int]]
+    valkey_password: str = field(default_factory=lambda: secrets.token_urlsafe(16))
 
 
 _services: Services | None = None
@@ -80,12 +81,13 @@ def _start_postgres(services: Services) -> None:
     if place.owner:
         # made by mkdtemp for root alone; the server's user has to pass through
         services.folder.chmod(0o711)
-        place.sockets.parent.mkdir()
+        place.sockets.parent.mkdir(exist_ok=True)
         place.sockets.parent.chmod(0o711)
+    durable = "KVADMIN_TEST_DURABLE" in os.environ
     tools = postgres.prepare(place, durable=False)
     with (services.folder / "postgres.log").open("ab") as log:
         server = subprocess.Popen(
-            postgres.command(place, tools, durable=False),
+            postgres.command(place, tools, durable=durable),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -103,7 +105,7 @@ def _start_postgres(services: Services) -> None:
 
 
 def _start_valkey(services: Services, home: Path) -> None:
-    password = secrets.token_urlsafe(16)
+    password = services.valkey_password
     path = valkey_socket(home)
     valkey.prepare(path)
     with (services.folder / "valkey.log").open("ab") as log:
@@ -124,6 +126,28 @@ def _start_valkey(services: Services, home: Path) -> None:
     if server.poll() is not None:
         raise RuntimeError((services.folder / "valkey.log").read_text())
     os.environ["VALKEY_URL"] = socket_url(str(path), password)
+
+
+def kill(name: str) -> None:
+    """SIGKILL ``postgres`` or ``valkey``, as when memory is short."""
+    assert _services
+    for server, _number in _services.processes:
+        if name in str(server.args[0]):  # type: ignore[index]
+            server.kill()
+            server.wait()
+
+
+def start_again(name: str) -> None:
+    """Start what ``kill`` ended, at the same place. From the main thread: it ends with its thread."""
+    assert _services
+    _services.processes = [one for one in _services.processes if one[0].poll() is None]
+    if name == "postgres":
+        # processes of the one that was killed see that it is gone, and until then hold its memory
+        proc.wait_until(lambda: postgres.running(_services.place) is None, 10)
+        postgres.clear_stale(_services.place)
+        _start_postgres(_services)
+    else:
+        _start_valkey(_services, Path(os.environ["KVADMIN_HOME"]))
 
 
 def finish() -> None:
