@@ -59,7 +59,7 @@ class UsageQuery(serializers.Serializer):
             raise serializers.ValidationError(
                 {
                     "since": [
-                        _("By the %(step)s, ask for at most %(hours)d hours at once.")
+                        _("With step “%(step)s”, ask for at most %(hours)d hours at once.")
                         % {"step": attrs["step"], "hours": longest // timedelta(hours=1)}
                     ]
                 }
