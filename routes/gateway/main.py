@@ -6,6 +6,7 @@ Several workers share the port by SO_REUSEPORT; one is started for each and agai
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
 import signal
@@ -39,6 +40,7 @@ DRAIN_S = 10.0
 SHIP_S = 5.0
 BACKLOG = 4096
 CONNECT_NAMES = {"HOST": "host", "PORT": "port", "USER": "user", "PASSWORD": "password", "NAME": "dbname"}
+PR_SET_PDEATHSIG = 1
 
 logger = structlog.get_logger("routes.gateway")
 
@@ -164,9 +166,18 @@ def _worker(env: Environment, number: int = 0) -> int:
     return uvloop.run(_serve(env, number))
 
 
+def _end_with(parent: int) -> None:
+    """However the parent ends: a worker of its own would share the port with those of the next gateway."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def _workers(env: Environment) -> int:
     """One forked worker for each; the parent only waits for them."""
     workers: dict[int, int] = {}
+    parent = os.getpid()
     stopping = False
 
     def stop(number: int, frame: object) -> None:
@@ -184,6 +195,7 @@ def _workers(env: Environment) -> int:
             number = missing.pop(0)
             pid = os.fork()
             if pid == 0:
+                _end_with(parent)
                 os._exit(_worker(env, number))
             workers[pid] = number
         pid, status = os.wait()

@@ -151,6 +151,15 @@ def test_a_worker_that_dies_is_replaced(start, business, route, engine):
     wait_for(lambda: all(gateway.chat(text).status_code == 200 for _ in range(10)))
 
 
+def test_workers_end_with_a_parent_that_was_killed(start, business, route, engine):
+    gateway = start(workers=2)
+    children = Path(f"/proc/{gateway.process.pid}/task/{gateway.process.pid}/children")
+    workers = [Path("/proc", pid) for pid in children.read_text().split()]
+    assert len(workers) == 2
+    gateway.stop(signal.SIGKILL)
+    wait_for(lambda: not any(worker.exists() for worker in workers))
+
+
 def test_without_a_database_nothing_is_said_to_be_invalid(start, business, route, engine, tmp_path):
     home = tmp_path / "alone"
     home.mkdir()
