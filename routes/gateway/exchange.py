@@ -268,7 +268,8 @@ class Exchange(Answering):
         self.refreshed = False
         target.in_flight += 1
         self.probe = target.health.taken()
-        self.forget_answer()
+        if self.attempts > 1:
+            self.forget_answer()
         self.task = target.origin.acquire(self, route.connect_s)
 
     # what a connection tells
