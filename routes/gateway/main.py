@@ -70,6 +70,13 @@ def listening_socket(env: Environment) -> socket.socket:
     return listener
 
 
+def refuse_taken_port(env: Environment) -> None:
+    """Raises OSError while something listens there, also another gateway that would share the port."""
+    with socket.socket(socket.AF_INET6 if ":" in env.bind else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((env.bind, env.gateway_port))
+
+
 class Worker:
     """One worker's parts. ``number`` counts from 0 and stays when a worker is replaced."""
 
@@ -176,6 +183,7 @@ def _end_with(parent: int) -> None:
 
 def _workers(env: Environment) -> int:
     """One forked worker for each; the parent only waits for them."""
+    refuse_taken_port(env)
     workers: dict[int, int] = {}
     parent = os.getpid()
     stopping = False

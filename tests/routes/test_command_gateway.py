@@ -7,17 +7,21 @@ import socket
 import subprocess
 import sys
 
+import pytest
+
 from kvadmin.env import BASE_DIR
 
 
-def test_it_says_that_its_port_is_taken():
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_it_says_that_its_port_is_taken(workers):
     with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         port = holder.getsockname()[1]
         made = subprocess.run(
             [sys.executable, str(BASE_DIR / "manage.py"), "gateway"],
-            env={**os.environ, "KVADMIN_GATEWAY_PORT": str(port)},
+            env={**os.environ, "KVADMIN_GATEWAY_PORT": str(port), "KVADMIN_GATEWAY_WORKERS": workers},
             capture_output=True,
             text=True,
             check=False,
