@@ -15,7 +15,10 @@ from tests.support.gateway import PEPPER, Gateway, run
 from tests.support.upstream import Upstream
 
 NOW = 1_800_000_000.0
-PUBLIC, TEXT = keyformat.new_key()
+# the same in every process of the tests, whose names it is part of
+PUBLIC = "Gz4mVq8tRb2W"
+TEXT = keyformat.PREFIX + PUBLIC + "nT6xKc1hYd9sLw3fJp7aQe5uZi0oXv2rBk8gMy4C"
+assert keyformat.public_id(TEXT) == PUBLIC
 
 
 def key(**fields) -> KeyRecord:
