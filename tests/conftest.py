@@ -10,6 +10,7 @@ services.begin()
 os.environ["DJANGO_SETTINGS_MODULE"] = "kvadmin.settings"
 django.setup()
 
+import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 from django.conf import settings  # noqa: E402
 from django.utils import translation  # noqa: E402
@@ -17,6 +18,11 @@ from django.utils import translation  # noqa: E402
 from kvadmin.catalogues import compile_catalogues  # noqa: E402
 
 compile_catalogues()
+
+# the same examples in every run, so that a change is judged by itself; others are looked for on purpose
+hypothesis.settings.register_profile("suite", derandomize=True, database=None, print_blob=True)
+if "KVADMIN_TEST_FUZZ" not in os.environ:
+    hypothesis.settings.load_profile("suite")
 
 # a real hash takes a third of a second for each of the people below
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -6,7 +6,7 @@ import shlex
 import subprocess
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from engines.vllm.notes import Severity
@@ -35,6 +35,8 @@ def test_it_gives_back_what_was_quoted(words):
 @settings(max_examples=150, deadline=None)
 def test_it_splits_like_a_posix_shell(parts):
     text = " ".join(parts)
+    # a line that goes on: a shell takes both characters away, shlex only the first
+    assume("\\\n" not in text)
     ours = split_words(text)
     if any(note.severity is Severity.ERROR or "mended" in note.code for note in ours.notes):
         return
@@ -44,7 +46,9 @@ def test_it_splits_like_a_posix_shell(parts):
 
 
 def test_it_agrees_with_a_real_shell():
-    text = r"""--a 'b c' --d="e \"f\" \x" g\ h --i ''  --j=k'l'"m" """
+    text = r"""--a 'b c' --d="e \"f\" \x" g\ h --i ''  --j=k'l'"m" --n=o\
+p "q\
+r" """
     printed = subprocess.run(
         ["/bin/sh", "-c", f"printf '%s\\0' {text}"], capture_output=True, check=True
     ).stdout.decode()
