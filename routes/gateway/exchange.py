@@ -137,6 +137,15 @@ class Exchange(Answering):
             asked = reading.read_body(request.body, path)
         self.asked, self.streamed = asked, asked.stream
         snapshot = app.feed.snapshot
+        if asked.previous_response and app.responses.of_another(
+            asked.previous_response, self._key().business_id
+        ):
+            raise Fault(
+                404,
+                "response_not_found",
+                f"This business made no response {asked.previous_response[:100]!r} to go on from.",
+                param="previous_response_id",
+            )
         route = self.route = find_route(snapshot, self._key(), asked.model)
         self.serving = route
         self.limits = reading.limit_edits(asked, route)

@@ -152,6 +152,11 @@ def test_a_response_is_asked_for_where_it_was_made():
             # what one business made is not another's to read
             gateway.secret = gateway.add_key(business_id=2)
             assert (await gateway.get("/v1/responses/resp_1")).status == 404
+            before = len(maker.calls) + len(idle.calls)
+            reply = await gateway.chat(path="/v1/responses", model="m", previous_response_id="resp_1")
+            assert (reply.status, reply.error["code"]) == (404, "response_not_found")
+            assert reply.error["param"] == "previous_response_id"
+            assert len(maker.calls) + len(idle.calls) == before
 
     run(main())
 
