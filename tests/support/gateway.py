@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +24,13 @@ def run(main: Coroutine[Any, Any, Any], limit_s: float = 60) -> Any:
     async def bounded() -> Any:
         return await asyncio.wait_for(main, limit_s)
 
-    return uvloop.run(bounded())
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return uvloop.run(bounded())
+    # a browser that is open for other tests keeps a loop in this thread
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: uvloop.run(bounded())).result()
 
 
 async def until(condition: Any, limit_s: float = 10.0) -> None:

@@ -144,6 +144,7 @@ def test_the_engine_stops_when_the_caller_goes(engine, streamed):
                 else:
                     await until(lambda: running(engine) == 1)
                 client.abort()
+            await until(lambda: gateway.rows)
             await until(lambda: running(engine) == 0)
             (row,) = gateway.rows
             assert row.error_code == "caller_gone"
