@@ -258,6 +258,8 @@ def test_a_month_is_counted_again_when_valkey_lost_it():
                 for grant in grants:
                     grant.settle(100)
                     grant.release()
+                    # should it be counted once more, because Valkey is silent for long on a busy machine
+                    sums[key.id] += 100
                 await asyncio.sleep(0.6)
             # each worker had a share in its hand, of a hundredth of the limit, when the pool was lost
             assert 5 <= passed <= 6
