@@ -104,6 +104,7 @@ class ServerProtocol(asyncio.Protocol):
         "buffered",
         "current",
         "deadline",
+        "failed",
         "head_bytes",
         "headers",
         "held",
@@ -132,6 +133,7 @@ class ServerProtocol(asyncio.Protocol):
         self.ahead: deque[Request] = deque()
         self.ahead_bytes = 0
         self.request: Request | None = None
+        self.failed: Fault | None = None
         #: a request that asked for another protocol, on its way through the parser once more
         self.upgrading: Request | None = None
         self.body: list[bytes] = []
@@ -186,10 +188,10 @@ class ServerProtocol(asyncio.Protocol):
             self.head_bytes += len(data)
         try:
             self._feed(data)
-        except httptools.HttpParserCallbackError as failed:
-            if not isinstance(failed.__context__, Fault):
+        except httptools.HttpParserCallbackError:
+            if self.failed is None:
                 raise
-            self._refuse(failed.__context__)
+            self._refuse(self.failed)
         except httptools.HttpParserError:
             self._refuse(bad("This is not a valid HTTP request."))
         else:
@@ -249,6 +251,11 @@ class ServerProtocol(asyncio.Protocol):
             self.paused = False
             self.transport.resume_reading()
 
+    def _stop(self, fault: Fault) -> Fault:
+        """Keep why a callback stops the parser: what that raises names it only if nothing else is handled."""
+        self.failed = fault
+        return fault
+
     # what the parser calls
 
     def on_message_begin(self) -> None:
@@ -261,7 +268,7 @@ class ServerProtocol(asyncio.Protocol):
     def on_url(self, part: bytes) -> None:
         self.request.target += part
         if len(self.request.target) > MAX_URL:
-            raise bad(f"The address is longer than {MAX_URL} bytes.", "uri_too_long", 414)
+            raise self._stop(bad(f"The address is longer than {MAX_URL} bytes.", "uri_too_long", 414))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         headers = self.headers
@@ -274,10 +281,10 @@ class ServerProtocol(asyncio.Protocol):
             return
         before = headers[name]
         if name in SINGLE:
-            raise bad(f"The header {name.decode('latin-1')} is there twice.")
+            raise self._stop(bad(f"The header {name.decode('latin-1')} is there twice."))
         headers[name] = before + b", " + value
         if len(headers[name]) > MAX_HEADERS:
-            raise _headers_too_large()
+            raise self._stop(_headers_too_large())
 
     def on_headers_complete(self) -> None:
         request = self.request
@@ -286,7 +293,7 @@ class ServerProtocol(asyncio.Protocol):
             len(headers) > MAX_HEADER_COUNT
             or sum(map(len, headers)) + sum(map(len, headers.values())) > MAX_HEADERS
         ):
-            raise _headers_too_large()
+            raise self._stop(_headers_too_large())
         self.headers = {}
         request.method = self.parser.get_method()
         version = self.parser.get_http_version()
@@ -294,21 +301,23 @@ class ServerProtocol(asyncio.Protocol):
         length = headers.get(b"content-length")
         coding = headers.get(b"transfer-encoding")
         if version not in {"1.1", "1.0"}:
-            raise bad(f"HTTP/{version} is not spoken here; send HTTP/1.1.", "http_version", 505)
+            raise self._stop(bad(f"HTTP/{version} is not spoken here; send HTTP/1.1.", "http_version", 505))
         if request.method not in METHODS:
-            raise bad("The gateway does not know this method.", "method_not_allowed", 405)
+            raise self._stop(bad("The gateway does not know this method.", "method_not_allowed", 405))
         if not request.http10 and b"host" not in headers:
-            raise bad("The header host is missing.")
+            raise self._stop(bad("The header host is missing."))
         if coding is not None and (
             request.http10 or length is not None or coding.strip().lower() != b"chunked"
         ):
-            raise bad("Of transfer encodings only `chunked` is taken, alone and without a content-length.")
+            raise self._stop(
+                bad("Of transfer encodings only `chunked` is taken, alone and without a content-length.")
+            )
         if length is not None:
             length = length.strip(b" \t")
             if len(length) > 19 or not length.isdigit():
-                raise bad("The content-length is no number.")
+                raise self._stop(bad("The content-length is no number."))
             if int(length) > MAX_BODY:
-                raise _too_large()
+                raise self._stop(_too_large())
         self.in_body = True
         self.trickle = 0
         self.body_began = self.app.sweeper.now
@@ -320,7 +329,7 @@ class ServerProtocol(asyncio.Protocol):
         ):
             fault = self.app.early(self, request)
             if fault is not None:
-                raise fault
+                raise self._stop(fault)
             self.owes_continue = True
             self._continue()
 
@@ -341,17 +350,19 @@ class ServerProtocol(asyncio.Protocol):
         self.held += size
         self.app.body_bytes += size
         if self.body_bytes > MAX_BODY:
-            raise _too_large()
+            raise self._stop(_too_large())
         if self.body_bytes > UNKNOWN_BODY >= self.body_bytes - len(part):
             fault = self.app.early(self, self.request)
             if fault is not None:
-                raise fault
+                raise self._stop(fault)
         if self.app.body_bytes > MAX_BODIES:
-            raise Fault(
-                503,
-                "gateway_busy",
-                "The gateway holds as many large requests as it can. Try again in a moment.",
-                retry_after_s=1,
+            raise self._stop(
+                Fault(
+                    503,
+                    "gateway_busy",
+                    "The gateway holds as many large requests as it can. Try again in a moment.",
+                    retry_after_s=1,
+                )
             )
         self.body.append(part)
 
@@ -371,7 +382,7 @@ class ServerProtocol(asyncio.Protocol):
         if self.current is None and not self.ahead and not self.slow:
             self._start(request)
         elif len(self.ahead) >= AHEAD_COUNT:
-            raise bad("Too many requests were sent ahead on this connection.", "too_many_ahead")
+            raise self._stop(bad("Too many requests were sent ahead on this connection.", "too_many_ahead"))
         else:
             self.ahead.append(request)
 

@@ -53,18 +53,15 @@ class Taker(Protocol):
     def crashed(self, error: BaseException) -> None: ...
 
 
-class _TooLarge(Exception):
-    pass
-
-
-class _NoStatus(Exception):
-    pass
+class _Garbled(Exception):
+    """The answer cannot be taken. The text continues "The target …"."""
 
 
 class UpstreamConnection(asyncio.Protocol):
     __slots__ = (
         "closed",
         "complete",
+        "failed",
         "head_bytes",
         "headers",
         "idle_since",
@@ -94,6 +91,9 @@ class UpstreamConnection(asyncio.Protocol):
         self.status = 0
         #: started: a byte of the answer has come; status is set once its head is whole
         self.started = self.complete = self.interim = self.until_close = False
+        #: why a callback of the parser stopped it (what the parser raises then names it only if
+        #: nothing else is being handled)
+        self.failed: _Garbled | None = None
 
     def send(self, taker: Taker, head: bytes, body: bytes) -> None:
         self.taker = taker
@@ -139,13 +139,10 @@ class UpstreamConnection(asyncio.Protocol):
     def _feed(self, taker: Taker, data: bytes) -> None:
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserCallbackError as error:
-            if isinstance(error.__context__, _TooLarge):
-                self._broken("sent headers that are too large")
-            elif isinstance(error.__context__, _NoStatus):
-                self._broken("sent an answer that is not HTTP")
-            else:
-                raise error.__context__ or error from None
+        except httptools.HttpParserCallbackError:
+            if self.failed is None:
+                raise
+            self._broken(str(self.failed))
             return
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             if not self.complete:
@@ -198,6 +195,10 @@ class UpstreamConnection(asyncio.Protocol):
         self.idle_since = self.origin.sweeper.now
         self.origin.idle.append(self)
 
+    def _garbled(self, text: str) -> _Garbled:
+        self.failed = _Garbled(text)
+        return self.failed
+
     # what the parser calls
 
     def on_message_begin(self) -> None:
@@ -211,10 +212,10 @@ class UpstreamConnection(asyncio.Protocol):
         self.head_bytes += len(name) + len(value)
         if self.status:
             if self.head_bytes > 2 * MAX_HEAD:
-                raise _TooLarge
+                raise self._garbled("sent headers that are too large")
             return
         if len(self.headers) >= MAX_HEADERS or self.head_bytes > 2 * MAX_HEAD + (256 << 10):
-            raise _TooLarge
+            raise self._garbled("sent headers that are too large")
         name = name.lower()
         before = self.headers.get(name)
         self.headers[name] = value if before is None else before + b", " + value
@@ -224,7 +225,7 @@ class UpstreamConnection(asyncio.Protocol):
             return
         status = self.parser.get_status_code()
         if not 100 <= status < 600:
-            raise _NoStatus
+            raise self._garbled("sent an answer that is not HTTP")
         if status < 200:
             self.interim = True
             return

@@ -20,13 +20,20 @@ PEPPER = "pepper-of-the-tests"
 TICK_S = 0.02
 
 
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def run(main: Coroutine[Any, Any, Any], limit_s: float = 60) -> Any:
     async def bounded() -> Any:
         return await asyncio.wait_for(main, limit_s)
 
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    # not from within a handler: whatever is raised there would name its error as what came before
+    if not _in_a_loop():
         return uvloop.run(bounded())
     # a browser that is open for other tests keeps a loop in this thread
     with ThreadPoolExecutor(1) as thread:

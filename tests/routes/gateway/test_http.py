@@ -131,6 +131,22 @@ def test_it_refuses_and_closes(raw, status, code):
     run(main())
 
 
+def test_it_refuses_and_closes_also_while_the_process_handles_something_else():
+    """The parser's own error names the callback's only if no other error is being handled."""
+
+    async def main():
+        async with Upstream(whole({}, 600)) as engine, Gateway() as gateway:
+            gateway.add_route("qwen3-8b", engine.url)
+            assert (await gateway.send(b"GET / HTTP/1.1\r\n\r\n")).status == 400
+            reply = await gateway.chat()
+            assert (reply.status, reply.error["code"]) == (502, "upstream_cut")
+
+    try:
+        raise LookupError
+    except LookupError:
+        run(main())
+
+
 def test_a_body_at_the_limit_passes_and_one_byte_more_does_not():
     async def main():
         async with Upstream(whole(b"{}")) as engine, Gateway() as gateway:
