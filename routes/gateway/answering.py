@@ -17,6 +17,7 @@ from routes.gateway.paths import Path
 from routes.gateway.protocol import Request, ServerProtocol
 from routes.gateway.records import RouteRecord
 from routes.gateway.renaming import renamed, renamed_head
+from routes.gateway.responses import id_at_the_head
 from routes.gateway.sse import Stream
 from routes.gateway.targets import Target
 from routes.gateway.upstream import Failure, UpstreamConnection
@@ -214,6 +215,7 @@ class Answering:
                 self._error_first(stream)
                 return
             self._alive()
+            self._made(stream.response_id)
             head = self._begin(b"")
         else:
             head = b""
@@ -270,10 +272,7 @@ class Answering:
 
     def _settle_stream(self, stream: Stream) -> None:
         error = stream.error
-        if stream.response_id and self.caller and self.target:
-            self.app.responses.remember(
-                stream.response_id, self.target.record.id, self.caller.key.business_id
-            )
+        self._made(stream.response_id)
         if error is None:
             self.settle(self.status)
         else:
@@ -361,8 +360,13 @@ class Answering:
             value = orjson.loads(body)
         except orjson.JSONDecodeError:
             return
-        if isinstance(value, dict) and isinstance(value.get("id"), str) and self.caller and self.target:
-            self.app.responses.remember(value["id"], self.target.record.id, self.caller.key.business_id)
+        if isinstance(value, dict) and isinstance(value.get("id"), str):
+            self._made(value["id"])
+
+    def _made(self, response_id: str) -> None:
+        """A response that can be asked for by this id, or gone on from."""
+        if response_id and self.caller and self.target:
+            self.app.responses.remember(response_id, self.target.record.id, self.caller.key.business_id)
 
     def _engine_error(self, status: int, body: bytes) -> None:
         verdict, fault, reason = judge_error(
@@ -390,6 +394,8 @@ class Answering:
         self.mode = "pass"
         self._alive()
         data = b"".join(self.parts)
+        if self.path.kind == "responses":
+            self._made(id_at_the_head(data))
         self.parts = []
         length = self.headers.get(b"content-length")
         own, name = self.target.record.model, self.asked.model

@@ -82,8 +82,12 @@ class Targets:
     def of(self, route: RouteRecord) -> list[Target]:
         return self.known(route).targets
 
-    def by_id(self, target_id: int) -> Target | None:
-        return self._targets.get(target_id)
+    def serving(self, target_id: int) -> tuple[Target, RouteRecord] | None:
+        """A target that a route still has, with that route."""
+        for route in self.app.feed.snapshot.routes.values():
+            if any(record.id == target_id for record in route.targets):
+                return next(one for one in self.of(route) if one.record.id == target_id), route
+        return None
 
     def all(self) -> list[Target]:
         return list(self._targets.values())
@@ -123,7 +127,8 @@ class Targets:
 
 class App:
     """``pepper`` is the installation's; ``proxies`` are those whose X-Forwarded-For counts; ``checks`` says
-    how its parts are, for /readyz; ``tls`` is how outside targets are verified."""
+    how its parts are, for /readyz; ``tls`` is how outside targets are verified. What is made on its own where
+    none is given (``responses``) is this worker's alone."""
 
     def __init__(
         self,
@@ -138,6 +143,7 @@ class App:
         proxies: Sequence[Network] = (),
         tls: ssl.SSLContext | None = None,
         checks: Callable[[], dict[str, str]] | None = None,
+        responses: Responses | None = None,
         sweep_s: float = 0.25,
     ):
         self.loop = loop
@@ -148,7 +154,7 @@ class App:
         self.connections: set[ServerProtocol] = set()
         self.exchanges: set[Exchange] = set()
         self.targets = Targets(self)
-        self.responses = Responses()
+        self.responses = responses or Responses()
         self.ids = heads.Ids()
         self.draining = False
         self.body_bytes = 0

@@ -44,6 +44,8 @@ class Asked:
     limits: dict[str, int] | None = None
     choices: int = 1
     previous_response: str = ""
+    #: the id that the caller gives to its answer
+    own_response: str = ""
 
 
 def _loads(body: bytes) -> Any:
@@ -88,9 +90,14 @@ def read_body(body: bytes, path: Path) -> Asked:
     choices = value.get("n")
     if choices is not None and (choices := _number(choices) or 0) > 1:
         asked.choices = min(choices, 1024)
-    if path.kind == "responses" and isinstance(value.get("previous_response_id"), str):
-        asked.previous_response = value["previous_response_id"]
+    if path.kind == "responses":
+        asked.previous_response = _text(value.get("previous_response_id"))
+        asked.own_response = _text(value.get("request_id"))
     return asked
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _true(value: Any) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from routes.gateway.limits import Limits
 from routes.gateway.meters import Kind
+from routes.gateway.sharedresponses import SharedResponses
 from routes.gateway.shipper import Shipper
 from routes.gateway.snapshot import SnapshotFeed
 from routes.gateway.spool import Ledger
@@ -34,7 +35,9 @@ def samples(
     yield "usage_rows_total", {"what": "lost"}, "counter", ledger.lost
 
 
-def checks(feed: SnapshotFeed, limits: Limits, ledger: Ledger, shipper: Shipper) -> dict[str, str]:
+def checks(
+    feed: SnapshotFeed, limits: Limits, ledger: Ledger, shipper: Shipper, responses: SharedResponses
+) -> dict[str, str]:
     """For /readyz: a word or a sentence for each part. The snapshot alone decides if requests are taken."""
     spool = {
         "ok": "ok",
@@ -44,6 +47,7 @@ def checks(feed: SnapshotFeed, limits: Limits, ledger: Ledger, shipper: Shipper)
     return {
         "snapshot": feed.problem or feed.state,
         "limits": "shared" if limits.shared else "this gateway alone: Valkey does not answer",
+        "responses": "shared" if responses.shared else "each worker alone: Valkey does not answer",
         "spool": spool,
         "usage": "ok" if shipper.connected or ledger.empty else "kept here: the database does not take it",
     }

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ from kvadmin.forwarded import parse_address
 from routes.gateway import asked as reading
 from routes.gateway import heads
 from routes.gateway.answering import Answering
-from routes.gateway.asked import Asked
 from routes.gateway.choose import candidates, choose
 from routes.gateway.credentials import check_key, find_key, presented
 from routes.gateway.decide import find_route, nobody_fault, plain_body, preflight, read_form, unknown_path
@@ -31,6 +30,7 @@ from routes.gateway.local import answer_locally
 from routes.gateway.paths import Found, Path, find_path
 from routes.gateway.protocol import MAX_BODY, Request, ServerProtocol
 from routes.gateway.records import RouteRecord, UsageRecord
+from routes.gateway.responses import check_named, maker
 from routes.gateway.targets import Target
 from routes.gateway.upstream import Failure, UpstreamConnection
 
@@ -127,7 +127,7 @@ class Exchange(Answering):
         return self.caller.key
 
     def _read(self, path: Path) -> None:
-        request, app = self.request, self.app
+        request = self.request
         coding = request.headers.get(b"content-encoding")
         if coding is not None:
             request.body = plain_body(request.body, coding, MAX_BODY)
@@ -136,17 +136,18 @@ class Exchange(Answering):
         else:
             asked = reading.read_body(request.body, path)
         self.asked, self.streamed = asked, asked.stream
-        snapshot = app.feed.snapshot
-        if asked.previous_response and app.responses.of_another(
-            asked.previous_response, self._key().business_id
-        ):
-            raise Fault(
-                404,
-                "response_not_found",
-                f"This business made no response {asked.previous_response[:100]!r} to go on from.",
-                param="previous_response_id",
-            )
-        route = self.route = find_route(snapshot, self._key(), asked.model)
+        if asked.previous_response or asked.own_response:
+            self._with_responses(asked.previous_response, self._check_named, asked.own_response)
+        else:
+            self._route_it()
+
+    def _check_named(self) -> None:
+        check_named(self.app.responses, self.asked, self._key().business_id)
+        self._route_it()
+
+    def _route_it(self) -> None:
+        request, app, path, asked = self.request, self.app, self.path, self.asked
+        route = self.route = find_route(app.feed.snapshot, self._key(), asked.model)
         self.serving = route
         self.limits = reading.limit_edits(asked, route)
         size = len(request.body) if path.counted and path.kind != "audio" else 0
@@ -157,28 +158,27 @@ class Exchange(Answering):
 
     def _by_response(self, found: Found) -> None:
         """An answer that was made before is asked for again, of the engine that made it."""
-        known = self.app.responses.find(found.rest, self._key().business_id)
-        if known is None:
-            raise Fault(
-                404,
-                "response_not_found",
-                f"The gateway does not know which engine made the response {found.rest[:100]!r}: it was made "
-                "too long ago, by another business, or not here.",
-            )
-        target = self.app.targets.by_id(known)
-        if target is None:
-            raise Fault(404, "response_not_found", "The engine that made this response is gone.")
-        self.asked = Asked("")
         self.rest = found.rest + ("/cancel" if found.path.name.endswith("cancel") else "")
-        self.only = target
-        snapshot = self.app.feed.snapshot
-        self.route = self.serving = next(
-            (route for route in snapshot.routes.values() if route.id == target.record.route_id), None
-        )
-        if self.route is None:
-            raise Fault(404, "response_not_found", "The model that made this response is gone.")
-        find_route(snapshot, self._key(), self.route.name)
+        self._with_responses(found.rest, lambda: self._to_maker(found.rest))
+
+    def _to_maker(self, response_id: str) -> None:
+        app, key = self.app, self._key()
+        made_by = app.targets.serving(maker(app.responses, response_id, key.business_id))
+        if made_by is None:
+            raise Fault(404, "response_not_found", "The engine that made this response is gone.")
+        self.only, self.route = made_by
+        self.serving = self.route
+        find_route(app.feed.snapshot, key, self.route.name)
         self._limit(0)
+
+    def _with_responses(self, wanted: str, then: Callable[[], None], own: str = "") -> None:
+        """Go on with ``then``, after asking elsewhere who made what is not known here."""
+        responses = self.app.responses
+        if responses.knows(wanted) and responses.knows(own):
+            then()
+        else:
+            asking = responses.ask_elsewhere(wanted, own)
+            self.task = self.app.loop.create_task(self._wait_for(asking, lambda _nothing: then()))
 
     def early(self) -> Fault | None:
         """Why the request would be refused whatever its body is."""
@@ -203,17 +203,17 @@ class Exchange(Answering):
         if hasattr(taken, "release") or hasattr(taken, "code"):
             self._limited(taken)
         else:
-            self.task = self.app.loop.create_task(self._wait_for_limit(taken))
+            self.task = self.app.loop.create_task(self._wait_for(taken, self._limited))
 
-    async def _wait_for_limit(self, waiting: Awaitable[Any]) -> None:
+    async def _wait_for(self, waiting: Awaitable[Any], then: Callable[[Any], None]) -> None:
         try:
-            taken = await waiting
+            found = await waiting
             if self.over:
-                if hasattr(taken, "release"):
-                    taken.release()
+                if hasattr(found, "release"):
+                    found.release()
                 return
             self.task = None
-            self._limited(taken)
+            then(found)
         except Fault as fault:
             self.refuse(fault)
         except Exception as error:  # noqa: BLE001 (nobody waits for this task: the exchange has to end here)

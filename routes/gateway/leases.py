@@ -10,19 +10,13 @@ window stays taken until the window ends, at most a minute.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
 import redis
-from redis.asyncio import ConnectionPool, UnixDomainSocketConnection
-from redis.asyncio.connection import AbstractConnection
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
 from routes.gateway.shares import SMALL, WINDOW_MS, Lease, Leased, WindowAnswer
+from routes.gateway.valkeypipe import ValkeyPipe, text
 
 PREFIX = "kvadmin:limits:"
 LESSEES = f"{PREFIX}lessees"
@@ -207,10 +201,6 @@ return {known, lessees, now, redis.call('ZRANGEBYSCORE', KEYS[2], now - 2000, '+
 )
 
 
-class LeasesLost(Exception):
-    """Valkey does not answer; the text is the kind of error."""
-
-
 def _window(found: Sequence[int]) -> WindowAnswer | None:
     if not found:
         return None
@@ -218,65 +208,16 @@ def _window(found: Sequence[int]) -> WindowAnswer | None:
     return WindowAnswer(id, granted, mine, left, bool(same), ahead if ahead >= 0 else None)
 
 
-def connection_to(url: str) -> AbstractConnection:
-    """A connection, not opened yet, to what VALKEY_URL (as kvadmin.services gives it) names."""
-    # the time is limited where it is used: _ask
-    common: dict[str, Any] = {
-        "socket_timeout": None,
-        "retry": Retry(NoBackoff(), 0),
-    }
-    parts = urlsplit(url)
-    if parts.scheme != "redis+socket":
-        return ConnectionPool.from_url(url, **common).make_connection()
-    return UnixDomainSocketConnection(
-        path=unquote(parts.path),
-        username=unquote(parts.username or "") or None,
-        password=unquote(parts.password or "") or None,
-        db=int(parse_qs(parts.query).get("virtual_host", ["0"])[0]),
-        **common,
-    )
-
-
 class Leases:
     """One lessee's connection to the pools. One caller at a time."""
 
     def __init__(self, url: str, lessee: str):
         self.lessee = lessee
-        self._connection = connection_to(url)
-        self._scripts: dict[str, str] = {}
-
-    async def _open(self) -> None:
-        if self._connection.is_connected:
-            return
-        await self._connection.connect()
-        for name, text in (("lease", _LEASE), ("beat", _BEAT)):
-            await self._connection.send_command("SCRIPT", "LOAD", text)
-            self._scripts[name] = _text(await self._connection.read_response())
-
-    async def _ask(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """The answers of commands sent together; ``commands[n][0]`` is the script's name or a command."""
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
-                await self._open()
-                packed = self._connection.pack_commands(
-                    [
-                        ("EVALSHA", self._scripts[name], *rest) if name in self._scripts else (name, *rest)
-                        for name, *rest in commands
-                    ]
-                )
-                await self._connection.send_packed_command(packed)
-                return [await self._connection.read_response() for _command in commands]
-        except (redis.RedisError, OSError, TimeoutError) as error:
-            # what was not read would be taken for the next answer
-            await self.close()
-            raise LeasesLost(type(error).__name__) from error
-        except asyncio.CancelledError:
-            await self.close()
-            raise
+        self._pipe = ValkeyPipe(url, {"lease": _LEASE, "beat": _BEAT}, TIMEOUT_S)
 
     async def beat(self) -> tuple[bool, int, int, set[int]]:
         """Say that this lessee lives: (known, lessees, Valkey's ms, keys that somebody has too little of)."""
-        (answer,) = await self._ask([("beat", 2, LESSEES, HUNGRY, self.lessee, LESSEE_TTL_MS)])
+        (answer,) = await self._pipe.ask([("beat", 2, LESSEES, HUNGRY, self.lessee, LESSEE_TTL_MS)])
         known, lessees, now, hungry = answer
         return bool(known), lessees, now, {int(key) for key in hungry}
 
@@ -296,7 +237,7 @@ class Leases:
             )
             numbers = (*one.requests, *one.tokens, *one.slots, *one.monthly)
             commands.append(("lease", len(keys), *keys, self.lessee, LESSEE_TTL_MS, one.key_id, *numbers))
-        return [self._leased(answer) for answer in await self._ask(commands)]
+        return [self._leased(answer) for answer in await self._pipe.ask(commands)]
 
     @staticmethod
     def _leased(answer: list[Any]) -> Leased:
@@ -315,25 +256,20 @@ class Leases:
 
     async def leave(self) -> None:
         """No longer a lessee: whatever is still held of slots and months is free at once."""
-        await self._ask([("HDEL", LESSEES, self.lessee)])
+        await self._pipe.ask([("HDEL", LESSEES, self.lessee)])
 
     async def close(self) -> None:
-        with suppress(redis.RedisError, OSError):
-            await self._connection.disconnect(nowait=True)
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+        await self._pipe.close()
 
 
 def outstanding(client: redis.Redis) -> dict[str, int]:
     """What lessees that still live hold of slots: {"key id/lessee": slots}. For checks that nothing leaks."""
     seconds, micros = client.time()
     now = seconds * 1000 + micros // 1000
-    alive = {_text(name) for name, seen in client.hgetall(LESSEES).items() if now - int(seen) < LESSEE_TTL_MS}
+    alive = {text(name) for name, seen in client.hgetall(LESSEES).items() if now - int(seen) < LESSEE_TTL_MS}
     found = {}
     for key in client.scan_iter(match=f"{PREFIX}*:c"):
         for lessee, held in client.hgetall(key).items():
-            if _text(lessee) in alive and int(held):
-                found[f"{_text(key).removeprefix(PREFIX).removesuffix(':c')}/{_text(lessee)}"] = int(held)
+            if text(lessee) in alive and int(held):
+                found[f"{text(key).removeprefix(PREFIX).removesuffix(':c')}/{text(lessee)}"] = int(held)
     return found

@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 import structlog
 
 from routes.gateway.accounts import Account, Lack
-from routes.gateway.leases import Leases, LeasesLost
+from routes.gateway.leases import Leases
 from routes.gateway.records import KeyRecord
 from routes.gateway.shares import IDLE_S, WINDOW_S
+from routes.gateway.valkeypipe import ValkeyLost
 
 TICK_S = 0.5
 AGAIN_S = 1.0
@@ -296,7 +297,7 @@ class Limits:
                 self._wake.clear()
                 try:
                     await self._turn(self.clock())
-                except LeasesLost as error:
+                except ValkeyLost as error:
                     self._lost(str(error))
                     await asyncio.sleep(AGAIN_S)
         finally:
@@ -377,7 +378,7 @@ class Limits:
             questions.append(account.question(now, self.lessees))
         try:
             answers = await self._leases.lease(questions)
-        except LeasesLost:
+        except ValkeyLost:
             # it is not known whether the questions were heard; the next ones say everything again
             self._dirty.update(accounts)
             raise
@@ -469,7 +470,7 @@ class Limits:
         for account in list(self._waiters):
             for future, _tokens in self._waiters.pop(account):
                 future.cancel()
-        with suppress(LeasesLost):
+        with suppress(ValkeyLost):
             if self.shared:
                 for account in self._accounts.values():
                     account.give_back()

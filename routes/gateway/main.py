@@ -29,6 +29,7 @@ from routes.gateway.condition import checks, samples
 from routes.gateway.limits import Limits
 from routes.gateway.meters import Meters, Sampled
 from routes.gateway.monthly import MonthCounter
+from routes.gateway.sharedresponses import SharedResponses
 from routes.gateway.shipper import Shipper
 from routes.gateway.snapshot import SnapshotFeed
 from routes.gateway.spool import Ledger
@@ -98,6 +99,7 @@ class Worker:
         # a gateway is what answers on one port: another one beside it counts for itself
         self.meters = Meters(base / "metrics" / str(env.gateway_port), self._sample)
         self.access = AccessLog()
+        self.responses = SharedResponses(valkey_url(env))
         self.app: App | None = None
 
     def _sample(self) -> Sampled:
@@ -127,13 +129,15 @@ class Worker:
             access=self.access,
             pepper=env.pepper,
             proxies=env.proxies,
-            checks=lambda: checks(self.feed, self.limits, self.ledger, self.shipper),
+            checks=lambda: checks(self.feed, self.limits, self.ledger, self.shipper, self.responses),
+            responses=self.responses,
         )
         server = await loop.create_server(
             app.protocol, sock=listening_socket(env), backlog=BACKLOG, ssl=_tls(env)
         )
         logger.info("the gateway listens", address=env.bind, port=env.gateway_port)
-        parts = [loop.create_task(part.run()) for part in (self.feed, self.limits, self.shipper, self.meters)]
+        running = (self.feed, self.limits, self.shipper, self.meters, self.responses)
+        parts = [loop.create_task(part.run()) for part in running]
         parts.append(loop.create_task(self._settle_memory()))
         told = loop.create_task(stopping.wait())
         failed = await self._until_one_ends(told, parts[:-1])

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from kvadmin import valkey
-from kvadmin.services import socket_url
-from kvadmin.up import proc
-from kvadmin.up import valkey as server
-from kvadmin.up.places import valkey_socket
 from routes.gateway import leases
 from routes.gateway.leases import Lease, Leases, outstanding
 from routes.gateway.limits import Grant, Limits, Refusal, month_began, month_of
 from tests.routes.limits.support import a_key, burst, empty_valkey, limiters, take, until
+from tests.support.own_valkey import OwnValkey
 
 
 @pytest.fixture(autouse=True)
@@ -30,30 +24,9 @@ def no_lessees():
     empty_valkey()
 
 
-class Valkey:
-    """A server of this test's own, to be killed and started again."""
-
-    def __init__(self, home: Path):
-        self.path, self.password = valkey_socket(home), secrets.token_urlsafe(8)
-        self.url = socket_url(str(self.path), self.password)
-        server.prepare(self.path)
-        self.start()
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(server.command(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-        assert self.process.stdin
-        self.process.stdin.write(server.configuration(self.path, self.password).encode())
-        self.process.stdin.close()
-        assert proc.wait_until(lambda: server.answers(self.path, self.password), 30)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-
 @pytest.fixture
-def own_valkey(tmp_path) -> Iterator[Valkey]:
-    one = Valkey(tmp_path)
+def own_valkey(tmp_path) -> Iterator[OwnValkey]:
+    one = OwnValkey(tmp_path)
     yield one
     one.kill()
 
@@ -209,7 +182,7 @@ def test_what_was_used_without_valkey_counts_when_it_is_back(own_valkey):
     asyncio.run(check())
 
 
-def read(own: Valkey, name: str) -> dict:
+def read(own: OwnValkey, name: str) -> dict:
     return valkey._client(own.url, 2.0).hgetall(name)
 
 
