@@ -36,6 +36,7 @@ from tests.support.people import (  # noqa: E402
     team_owner,
     viewer,
 )
+from tests.support.real_engine import real_engine, together  # noqa: E402
 from tests.support.sshd import _shared_sshd, full_disk, ssh_users, sshd, start_sshd  # noqa: E402
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "full_disk",
     "operator",
     "outsider",
+    "real_engine",
     "ssh_users",
     "sshd",
     "start_sshd",
@@ -59,6 +61,11 @@ def _no_language_stays():
     """A request leaves its reader's language behind in the thread: the next test begins without one."""
     yield
     translation.deactivate()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    together(items)
 
 
 def pytest_unconfigure() -> None:

@@ -17,6 +17,8 @@ TOOL = {
         "parameters": {"type": "object", "properties": {"q": {"type": "string"}}},
     },
 }
+#: a model with random weights ends where it likes
+ON = {"ignore_eos": True}
 found = {}
 
 
@@ -30,13 +32,15 @@ def failure(call):
 
 
 client = openai.OpenAI(base_url=URL + "/v1", api_key=KEY, max_retries=0)
-answer = client.chat.completions.create(model=MODEL, messages=MESSAGES, max_tokens=8)
+answer = client.chat.completions.create(model=MODEL, messages=MESSAGES, max_tokens=8, extra_body=ON)
 found["chat"] = {
     "model": answer.model,
     "tokens": [answer.usage.prompt_tokens, answer.usage.completion_tokens],
     "id": bool(answer._request_id),
 }
-chunks = list(client.chat.completions.create(model=MODEL, messages=MESSAGES, max_tokens=8, stream=True))
+chunks = list(
+    client.chat.completions.create(model=MODEL, messages=MESSAGES, max_tokens=8, stream=True, extra_body=ON)
+)
 found["stream"] = {
     "models": sorted({chunk.model for chunk in chunks}),
     "usage": [chunk.usage is not None for chunk in chunks if chunk.usage is not None],
@@ -51,12 +55,13 @@ chunks = list(
         stream_options={"include_usage": True},
         n=2,
         logprobs=True,
+        extra_body=ON,
     )
 )
 found["stream_usage"] = chunks[-1].usage.completion_tokens
 answer = client.chat.completions.create(model=MODEL, messages=MESSAGES, max_tokens=8, tools=[TOOL])
 found["tools"] = answer.choices[0].finish_reason
-answer = client.completions.create(model=MODEL, prompt="Once", max_tokens=5)
+answer = client.completions.create(model=MODEL, prompt="Once", max_tokens=5, extra_body=ON)
 found["completions"] = answer.usage.completion_tokens
 made = client.responses.create(model=MODEL, input="Once upon a time", max_output_tokens=16)
 found["responses"] = {"model": made.model, "tokens": made.usage.output_tokens}
@@ -80,9 +85,9 @@ found["errors"] = {
     ),
 }
 claude = anthropic.Anthropic(base_url=URL, api_key=KEY, max_retries=0)
-message = claude.messages.create(model=MODEL, messages=MESSAGES, max_tokens=8)
+message = claude.messages.create(model=MODEL, messages=MESSAGES, max_tokens=8, extra_body=ON)
 found["messages"] = {"model": message.model, "tokens": message.usage.output_tokens}
-with claude.messages.stream(model=MODEL, messages=MESSAGES, max_tokens=8) as stream:
+with claude.messages.stream(model=MODEL, messages=MESSAGES, max_tokens=8, extra_body=ON) as stream:
     for _ in stream.text_stream:
         pass
     last = stream.get_final_message()

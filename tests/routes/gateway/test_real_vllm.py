@@ -4,92 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import re
-import signal
-import subprocess
-import time
-from collections.abc import Iterator
-from pathlib import Path
 
-import httpx
 import pytest
 
 from kvadmin.env import BASE_DIR
 from tests.support import real_vllm
 from tests.support.gateway import Gateway, run, until
-from tests.support.up import free_ports
+from tests.support.real_engine import KEY, MAX_MODEL_LEN, running
 from tests.support.upstream import compact
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1800)]
 
-ENVIRONMENT = {
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
-    "HF_HUB_OFFLINE": "1",
-    "VLLM_API_KEY": "sk-engine",
-}
-START_S = 900
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The base URL of a vLLM that serves a tiny model as `first` and as `second`."""
-    executable = real_vllm.executable()
-    folder = tmp_path_factory.mktemp("vllm")
-    script = BASE_DIR / "kvadmin" / "demo" / "tiny_model.py"
-    python = str(executable.parent / "python")
-    subprocess.run([python, str(script), str(folder / "tiny")], check=True, timeout=600)
-    (port,) = free_ports(1)
-    words = ["--host", "127.0.0.1", "--port", str(port), "--served-model-name", "first", "second"]
-    words += ["--max-model-len", "2048", "--max-num-seqs", "8", "--enforce-eager"]
-    words += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(
-            [str(executable), "serve", str(folder / "tiny"), *words],
-            env={**os.environ, **ENVIRONMENT},
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    url = f"http://127.0.0.1:{port}"
-    try:
-        wait_until_ready(url, server, folder / "log")
-        yield url
-    finally:
-        os.killpg(server.pid, signal.SIGTERM)
-        try:
-            server.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(server.pid, signal.SIGKILL)
-
-
-def wait_until_ready(url: str, server: subprocess.Popen, log: Path) -> None:
-    limit = time.monotonic() + START_S
-    while time.monotonic() < limit and server.poll() is None:
-        try:
-            if httpx.get(f"{url}/health").status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(1)
-    raise AssertionError(log.read_text()[-3000:])
-
-
-def running(url: str) -> float:
-    page = httpx.get(f"{url}/metrics").text
-    return sum(map(float, re.findall(r"^vllm:num_requests_running\{.*\} (\S+)$", page, re.MULTILINE)))
-
 
 def add_route(gateway: Gateway, url: str, **fields) -> None:
-    target = {"base_url": url, "api_key": "sk-engine", "model": "second", "vllm_version": real_vllm.VERSION}
-    gateway.add_route("qwen3-8b", {**target, "max_model_len": 2048}, **fields)
+    target = {"base_url": url, "api_key": KEY, "model": "second", "vllm_version": real_vllm.VERSION}
+    gateway.add_route("qwen3-8b", {**target, "max_model_len": MAX_MODEL_LEN}, **fields)
 
 
-def test_the_official_sdks_are_served_as_by_their_makers(engine):
+def test_the_official_sdks_are_served_as_by_their_makers(real_engine):
     async def main():
         async with Gateway() as gateway:
-            add_route(gateway, engine)
+            add_route(gateway, real_engine)
             script = await asyncio.create_subprocess_exec(
                 str(real_vllm.executable().parent / "python"),
                 str(BASE_DIR / "tests/support/sdk_calls.py"),
@@ -130,10 +65,10 @@ def test_the_official_sdks_are_served_as_by_their_makers(engine):
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_the_engine_stops_when_the_caller_goes(engine, streamed):
+def test_the_engine_stops_when_the_caller_goes(real_engine, streamed):
     async def main():
         async with Gateway() as gateway:
-            add_route(gateway, engine, continuous_usage=True)
+            add_route(gateway, real_engine, continuous_usage=True)
             value = {"model": "qwen3-8b", "messages": [{"role": "user", "content": "hi"}], "stream": streamed}
             body = compact({**value, "max_tokens": 1900, "ignore_eos": True})
             async with gateway.client() as client:
@@ -142,10 +77,10 @@ def test_the_engine_stops_when_the_caller_goes(engine, streamed):
                     for _ in range(5):
                         await client.reader.readuntil(b"\n\n")
                 else:
-                    await until(lambda: running(engine) == 1)
+                    await until(lambda: running(real_engine) == 1)
                 client.abort()
             await until(lambda: gateway.rows)
-            await until(lambda: running(engine) == 0)
+            await until(lambda: running(real_engine) == 0)
             (row,) = gateway.rows
             assert row.error_code == "caller_gone"
             if streamed:
