@@ -39,6 +39,8 @@ CONNECT_S = 5
 DRAIN_S = 10.0
 #: and after them the usage rows, to reach the database
 SHIP_S = 5.0
+#: one of several workers takes connections when it knows its keys, or after this long
+LISTEN_S = 5.0
 BACKLOG = 4096
 CONNECT_NAMES = {"HOST": "host", "PORT": "port", "USER": "user", "PASSWORD": "password", "NAME": "dbname"}
 PR_SET_PDEATHSIG = 1
@@ -79,12 +81,13 @@ def refuse_taken_port(env: Environment) -> None:
 
 
 class Worker:
-    """One worker's parts. ``number`` counts from 0 and stays when a worker is replaced."""
+    """One worker's parts. ``number`` counts from 0 and stays when a worker is replaced; one that ``replaces``
+    another leaves the port to those beside it for as long as it does not know its keys."""
 
-    def __init__(self, env: Environment, number: int):
+    def __init__(self, env: Environment, number: int, *, replaces: bool = False):
         connect = connect_arguments(env)
         base = env.home / "gateway"
-        self.env = env
+        self.env, self.replaces = env, replaces
         self.feed = SnapshotFeed(
             connect, data_keys=list(filter(None, env.data_keys.split(","))), stale_max_s=env.stale_max
         )
@@ -132,14 +135,15 @@ class Worker:
             checks=lambda: checks(self.feed, self.limits, self.ledger, self.shipper, self.responses),
             responses=self.responses,
         )
-        server = await loop.create_server(
-            app.protocol, sock=listening_socket(env), backlog=BACKLOG, ssl=_tls(env)
-        )
-        logger.info("the gateway listens", address=env.bind, port=env.gateway_port)
+        listener = listening_socket(env)
         running = (self.feed, self.limits, self.shipper, self.meters, self.responses)
         parts = [loop.create_task(part.run()) for part in running]
         parts.append(loop.create_task(self._settle_memory()))
         told = loop.create_task(stopping.wait())
+        if env.gateway_workers > 1:
+            await self._until_loaded(told, parts)
+        server = await loop.create_server(app.protocol, sock=listener, backlog=BACKLOG, ssl=_tls(env))
+        logger.info("the gateway listens", address=env.bind, port=env.gateway_port)
         failed = await self._until_one_ends(told, parts[:-1])
         server.close()
         await app.drain(DRAIN_S)
@@ -152,6 +156,14 @@ class Worker:
         self.meters.close()
         self.ledger.close()
         return 1 if failed else 0
+
+    async def _until_loaded(self, told: asyncio.Task[bool], parts: list[asyncio.Task[None]]) -> None:
+        loaded = asyncio.get_running_loop().create_task(self.feed.loaded.wait())
+        limit = None if self.replaces else LISTEN_S
+        # the last part ends by itself once all is loaded
+        waited = [told, loaded, *parts[:-1]]
+        await asyncio.wait(waited, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        loaded.cancel()
 
     @staticmethod
     async def _until_one_ends(told: asyncio.Task[bool], parts: list[asyncio.Task[None]]) -> bool:
@@ -169,12 +181,12 @@ class Worker:
         gc.set_threshold(20_000, 20, 50)
 
 
-async def _serve(env: Environment, number: int) -> int:
-    return await Worker(env, number).serve()
+async def _serve(env: Environment, number: int, replaces: bool) -> int:
+    return await Worker(env, number, replaces=replaces).serve()
 
 
-def _worker(env: Environment, number: int = 0) -> int:
-    return uvloop.run(_serve(env, number))
+def _worker(env: Environment, number: int = 0, *, replaces: bool = False) -> int:
+    return uvloop.run(_serve(env, number, replaces))
 
 
 def _end_with(parent: int) -> None:
@@ -191,6 +203,7 @@ def _workers(env: Environment) -> int:
     workers: dict[int, int] = {}
     parent = os.getpid()
     stopping = False
+    begun = 0
 
     def stop(number: int, frame: object) -> None:
         nonlocal stopping
@@ -208,8 +221,9 @@ def _workers(env: Environment) -> int:
             pid = os.fork()
             if pid == 0:
                 _end_with(parent)
-                os._exit(_worker(env, number))
+                os._exit(_worker(env, number, replaces=begun >= env.gateway_workers))
             workers[pid] = number
+            begun += 1
         pid, status = os.wait()
         workers.pop(pid, None)
         if not stopping:

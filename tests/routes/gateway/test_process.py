@@ -151,6 +151,23 @@ def test_a_worker_that_dies_is_replaced(start, business, route, engine):
     wait_for(lambda: all(gateway.chat(text).status_code == 200 for _ in range(10)))
 
 
+def test_a_worker_takes_no_connection_before_it_knows_its_keys(start, business, route, engine):
+    """The others on its port answer as they did: also while a replaced one cannot ask the database."""
+    _, text = issue(business)
+    gateway = start(workers=2)
+    # new connections are spread over the workers, and none is told that keys are not known yet
+    assert [gateway.chat(text).status_code for _ in range(40)] == [200] * 40
+    children = Path(f"/proc/{gateway.process.pid}/task/{gateway.process.pid}/children")
+    first, second = map(int, children.read_text().split())
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: str(first) not in children.read_text())
+    statuses = []
+    while len(children.read_text().split()) < 2 or len(statuses) < 60:
+        statuses.append(gateway.chat(text).status_code)
+    assert set(statuses) == {200}
+    assert str(second) in children.read_text()
+
+
 def test_workers_end_with_a_parent_that_was_killed(start, business, route, engine):
     gateway = start(workers=2)
     children = Path(f"/proc/{gateway.process.pid}/task/{gateway.process.pid}/children")
