@@ -16,12 +16,22 @@ Network = IPv4Network | IPv6Network
 Address = IPv4Address | IPv6Address
 
 
+def unmapped(network: Network) -> Network:
+    """The IPv4 network that one of IPv6 maps (::ffff:10.0.0.0/104), else the network itself: addresses are
+    compared as IPv4 wherever they are that."""
+    if isinstance(network, IPv6Network) and network.prefixlen >= 96:
+        mapped = network.network_address.ipv4_mapped
+        if mapped is not None:
+            return IPv4Network((mapped, network.prefixlen - 96))
+    return network
+
+
 def parse_networks(text: str) -> list[Network]:
     """Comma-separated CIDRs or addresses. ValueError names the one that is none."""
     networks = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         try:
-            networks.append(ip_network(part))
+            networks.append(unmapped(ip_network(part)))
         except ValueError:
             try:
                 outer = ip_network(part, strict=False)

@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from kvadmin.actions.mistakes import Mistakes
+from kvadmin.forwarded import unmapped
 from routes.models import Key, Route
 
 LONGEST = timedelta(days=3650)
@@ -89,9 +90,6 @@ def _addresses(value: Iterable[str], mistakes: Mistakes) -> list[str]:
     for text in texts:
         try:
             address = ip_address(text.partition("/")[0])
-            mapped = getattr(address, "ipv4_mapped", None)
-            if mapped is not None and "/" not in text:
-                text = str(mapped)
             network = ip_network(text.replace("%", "?"), strict=False)
         except ValueError:
             mistakes.add(
@@ -100,14 +98,14 @@ def _addresses(value: Iterable[str], mistakes: Mistakes) -> list[str]:
                 % {"text": text[:60]},
             )
             continue
-        if address not in {network.network_address, mapped} and network.num_addresses > 1:
+        if address != network.network_address:
             mistakes.add(
                 "addresses",
                 _("“%(text)s” has digits behind its prefix: %(network)s is meant?")
                 % {"text": text[:60], "network": network},
             )
             continue
-        found[str(network)] = None
+        found[str(unmapped(network))] = None
     return list(found)
 
 

@@ -11,6 +11,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any
 from urllib.parse import urlsplit
 
+from kvadmin.forwarded import unmapped
 from routes.gateway.records import KeyRecord, RouteRecord, Snapshot, TargetRecord, TargetState
 
 #: keys are compared with the database in groups of so many ids
@@ -67,7 +68,7 @@ def _networks(texts: tuple[str, ...]) -> tuple[IPv4Network | IPv6Network, ...]:
     found = []
     for text in texts:
         try:
-            found.append(ip_network(text.strip(), strict=False))
+            found.append(unmapped(ip_network(text.strip(), strict=False)))
         except ValueError:
             # an entry that is no network allows nobody
             continue

@@ -8,7 +8,7 @@ from django.http import HttpResponse
 from kvadmin.forwarded import client_address, client_scheme, parse_networks
 from kvadmin.middleware import Forwarded
 
-PROXIES = parse_networks("10.0.0.0/8, fd00::/8")
+PROXIES = parse_networks("10.0.0.0/8, fd00::/8, ::ffff:172.16.0.0/108")
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,8 @@ PROXIES = parse_networks("10.0.0.0/8, fd00::/8")
         ("10.0.0.1", '"[2001:db8::1]:443"', "2001:db8::1"),
         ("fd00::1", "2001:db8::2", "2001:db8::2"),
         ("::ffff:10.0.0.1", "1.2.3.4", "1.2.3.4"),
+        ("172.16.0.9", "1.2.3.4", "1.2.3.4"),
+        ("10.0.0.1", "1.2.3.4, ::ffff:172.16.0.1", "1.2.3.4"),
         ("10.0.0.1", "10.0.0.2, 10.0.0.3", "10.0.0.2"),
         ("", "1.2.3.4", ""),
     ],

@@ -149,8 +149,9 @@ def test_a_network_with_digits_behind_its_prefix_is_corrected(business, team_own
 
 
 def test_a_mapped_address_is_the_one_that_it_maps(business, team_owner):
-    IssueKey(by(team_owner), business, "production", addresses=["::ffff:192.0.2.7", "192.0.2.7"]).run()
-    assert Key.objects.get().addresses == ["192.0.2.7/32"]
+    given = ["::ffff:192.0.2.7", "192.0.2.7", "::ffff:10.1.0.0/112", "::ffff:0:0/96", "::/0"]
+    IssueKey(by(team_owner), business, "production", addresses=given).run()
+    assert Key.objects.get().addresses == ["192.0.2.7/32", "10.1.0.0/16", "0.0.0.0/0", "::/0"]
 
 
 def test_an_alias_among_the_models_is_kept_as_its_route(business, team_owner):
