@@ -9,6 +9,7 @@ import asyncio
 import ctypes
 import gc
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -46,6 +47,14 @@ CONNECT_NAMES = {"HOST": "host", "PORT": "port", "USER": "user", "PASSWORD": "pa
 PR_SET_PDEATHSIG = 1
 
 logger = structlog.get_logger("routes.gateway")
+
+
+def allow_open_files() -> None:
+    """As many as the machine lets this process have: each connection is one, and the usual limit is 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def connect_arguments(env: Environment) -> dict[str, Any]:
@@ -235,6 +244,7 @@ def _workers(env: Environment) -> int:
 def main(arguments: list[str] | None = None) -> int:
     env = fill_secrets(read_environment())
     logs.configure(logs.logging_settings(env))
+    allow_open_files()
     try:
         return _worker(env) if env.gateway_workers == 1 else _workers(env)
     except OSError as error:
