@@ -8,10 +8,12 @@ from django.db import transaction
 from django.utils import timezone
 
 from engines.choices import EngineState, Launcher
+from engines.flag_lists import release_for
 from engines.launch import remote
 from engines.launch.checks import Need, refused, run_checks
 from engines.launch.ending import close_start, end_leftovers, last_lines
 from engines.launch.files import NotWritable, start_directory, unit_name
+from engines.launch.flag_check import flag_check
 from engines.launch.folders import prune
 from engines.launch.identity import identity_of, take_files
 from engines.launch.preflight import PreflightIncomplete, parse_preflight
@@ -79,12 +81,15 @@ def check(context: Context) -> Done:
         facts = parse_preflight(result.stdout)
     except PreflightIncomplete as error:
         raise HostUnreachable(_("The connection was cut while the host was being checked.")) from error
-    checks = run_checks(facts, need)
+    flags, translated = flag_check(spec, facts.version or need.version)
+    checks = [*run_checks(facts, need), flags]
     override = context.parameters.get("override", [])
     context.scratch["checks"] = [one.as_dict() for one in checks]
     for one in checks:
         waived = not one.ok and one.safe and one.code in override
         context.log(_("Overridden: %(text)s") % {"text": one.text} if waived else one.text)
+    for text in translated:
+        context.log(text)
     stop = refused(checks, override)
     if stop is not None:
         raise StepFailed(stop.text, code=stop.code, remedy=stop.remedy)
@@ -128,19 +133,22 @@ def prepare(context: Context) -> Done:
     start = _begun(context) or _new_start(context, revision)
     need = need_of(engine, revision.spec)
     version = context.scratch.get("vllm_version") or need.version
+    release = release_for(version)
     try:
         argv = serve_command(
             revision.spec,
             executable=need.executable,
             bind_address=engine.bind_address,
             port=engine.port,
-            version=version.partition("+")[0] or None,
+            release=release,
         )
         remote.write_start(
             context.session,
             start.directory,
             argv=argv,
-            variables=serve_environment(revision.spec, api_key=engine.api_key, marker=str(start.marker)),
+            variables=serve_environment(
+                revision.spec, api_key=engine.api_key, marker=str(start.marker), release=release
+            ),
         )
     except Unreadable as error:
         note = error.note

@@ -3,6 +3,7 @@ from engines.models.gpu import GpuSample
 from engines.models.host import Host, VllmEnvironment
 from engines.models.operation import Operation, OperationLine, OperationStep
 from engines.models.profile import Profile, Revision
+from engines.models.vllm_flags import VllmFlags
 
 __all__ = [
     "Engine",
@@ -16,4 +17,5 @@ __all__ = [
     "Revision",
     "Transition",
     "VllmEnvironment",
+    "VllmFlags",
 ]

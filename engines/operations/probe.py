@@ -10,7 +10,9 @@ from django.db import transaction
 from django.utils import timezone
 from django.utils.translation import gettext_lazy
 
+from engines.actions.store_flags import StoreFlags
 from engines.choices import OperationKind
+from engines.flag_lists import FlagsUnreadable, executable_of, is_known, read_flags
 from engines.host_states import note_host_error, note_host_online
 from engines.models import EngineStart, GpuSample, Host, Operation, VllmEnvironment
 from engines.operations.base import Context, Done, Flow, Step, register
@@ -18,6 +20,7 @@ from engines.probe import nvidia_smi, records, scripts
 from engines.probe.gpu_processes import mark_ours, not_ours
 from engines.probe.notes import gpu_note
 from engines.ssh.errors import CommandTimeout, HostError
+from kvadmin.actions import Actor
 from kvadmin.sentences import gettext as _
 from kvadmin.sentences import joined, ngettext, pack
 
@@ -157,6 +160,31 @@ def models(context: Context) -> Done:
     return Done(detail)
 
 
+@_noting
+def flags(context: Context) -> Done:
+    """Ask each vLLM that the catalogue lacks for its flags, once."""
+    unknown = [row for row in context.host.environments.filter(usable=True) if not is_known(row.version)]
+    if not unknown:
+        return Done()
+    read = []
+    for row in unknown:
+        executable = executable_of(row)
+        try:
+            found = read_flags(context.session, executable)
+        except (FlagsUnreadable, CommandTimeout):
+            context.log(_("%(path)s printed no list of its flags.") % {"path": executable})
+            continue
+        StoreFlags(Actor.system(), context.host, row.version, executable, found).run()
+        read.append(row.version)
+    if not read:
+        return Done(_("The flags of vLLM %(versions)s could not be read.") % {"versions": _versions(unknown)})
+    return Done(_("Flags of vLLM %(versions)s.") % {"versions": ", ".join(read)})
+
+
+def _versions(rows: list[VllmEnvironment]) -> str:
+    return ", ".join(row.version for row in rows)
+
+
 @register
 class Probe(Flow):
     """Every step keeps what it found at once, so an ended probe leaves the older facts of the rest."""
@@ -169,6 +197,7 @@ class Probe(Flow):
         Step("pythons", gettext_lazy("Find Python versions"), pythons, patience_s=30),
         Step("environments", gettext_lazy("Find vLLM environments"), environments, patience_s=30),
         Step("models", gettext_lazy("Find models on disk"), models, patience_s=30),
+        Step("flags", gettext_lazy("Read the flags of unknown versions"), flags, limit_s=900, patience_s=30),
     ]
 
     def succeeded(self, context: Context) -> None:

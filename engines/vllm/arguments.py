@@ -5,14 +5,15 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engines.vllm import catalog
-from engines.vllm.fields import Field, fields, fields_by_flag
+from engines.vllm.fields import Field, Kind, fields, fields_by_flag, read_value, value_text
 from engines.vllm.masking import SECRET_FLAGS, find_secret, is_secret_name
-from engines.vllm.notes import Note, error, gettext_noop, warning
+from engines.vllm.notes import Mend, Note, Unreadable, error, gettext_noop, mend, warning
 from engines.vllm.shellwords import split_words
 
 #: what kvadmin itself sets, or an engine settles
@@ -48,6 +49,8 @@ class Argument:
     off: bool
     values: tuple[str, ...]
     words: tuple[str, ...]
+    #: where its first word stands among all words
+    position: int = 0
 
     @property
     def dotted(self) -> bool:
@@ -61,9 +64,10 @@ def read_arguments(words: Sequence[str]) -> list[Argument]:
     position = 0
     while position < len(words):
         word = words[position]
+        first = position
         position += 1
         if not _FLAG.match(word):
-            found.append(Argument("", "", False, (word,), (word,)))
+            found.append(Argument("", "", False, (word,), (word,), first))
             continue
         written, equals, attached = word.partition("=")
         if not written.startswith("--") and re.fullmatch(r"-O\d", written):
@@ -79,8 +83,20 @@ def read_arguments(words: Sequence[str]) -> list[Argument]:
             taken.append(words[position])
             position += 1
             room = room - 1 if room > 0 and room != _OPTIONAL else (0 if room == _OPTIONAL else room)
-        found.append(Argument(written, flag, off, tuple(values), tuple(taken)))
+        found.append(Argument(written, flag, off, tuple(values), tuple(taken), first))
     return found
+
+
+def replaced(text: str, argument: Argument, words: Sequence[str] = ()) -> str:
+    """Extra arguments with ``words`` in place of one argument (none: it is taken out); the rest of the
+    text stays as it was written."""
+    starts = [word.start for word in split_words(text).words]
+    plain = text.replace("\r\n", "\n").replace("\r", "\n")
+    begin = starts[argument.position]
+    after = argument.position + len(argument.words)
+    end = starts[after] if after < len(starts) else len(plain)
+    new = shlex.join(words) + (" " if words and end < len(plain) else "")
+    return (plain[:begin] + new + plain[end:]).strip()
 
 
 _MANY, _OPTIONAL = -1, 1000
@@ -117,10 +133,50 @@ def read_extra(text: str, values: Mapping[str, Any] | None = None) -> ExtraArgum
     for argument in arguments:
         note = _check(argument, values or {}, seen)
         if note is not None:
-            notes.append(note)
+            notes.append(replace(note, mends=_mends(note, argument, text, values or {})))
         if argument.flag and not argument.dotted:
             seen.setdefault(argument.flag, argument.written)
     return ExtraArguments(tuple(split.texts), tuple(arguments), tuple(notes))
+
+
+def _mends(note: Note, argument: Argument, text: str, values: Mapping[str, Any]) -> tuple[Mend, ...]:
+    """What settles a note about an argument with one click."""
+    out = mend(gettext_noop("Take it out here"), {"extra_arguments": replaced(text, argument)})
+    field = fields_by_flag().get(argument.flag)
+    found: list[Mend] = []
+    if note.code in {"double_flag", "has_field"} and field is not None:
+        value = _field_text(field, argument)
+        if value is not None and value != value_text(values.get(field.key)):
+            sets = {field.key: value, "extra_arguments": replaced(text, argument)}
+            label = (
+                gettext_noop("Take this one into the field")
+                if note.code == "double_flag"
+                else gettext_noop("Move it to its field")
+            )
+            found.append(mend(label, sets))
+    if note.code == "unknown_flag" and note.params.get("near"):
+        near = str(note.params["near"])
+        _, equals, attached = argument.words[0].partition("=")
+        words = (near + equals + attached, *argument.words[1:])
+        sets = {"extra_arguments": replaced(text, argument, words)}
+        found.append(mend(gettext_noop("Write %(new)s"), sets, new=near))
+    if note.code == "has_field":
+        return tuple(found)
+    return (*found, out)
+
+
+def _field_text(field: Field, argument: Argument) -> str | None:
+    """What the field would hold, None if it cannot hold it."""
+    if field.kind is Kind.BOOL:
+        if argument.values:
+            return None
+        return "off" if argument.off and field.can_turn_off else None if argument.off else "on"
+    if len(argument.values) != 1:
+        return None
+    try:
+        return value_text(read_value(field, argument.values[0]))
+    except Unreadable:
+        return None
 
 
 def is_own(written: str) -> bool:

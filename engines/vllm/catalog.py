@@ -1,8 +1,9 @@
 """Every flag of ``vllm serve`` over the releases that were read: ``flags.json`` beside this file.
 
 Per flag: first and last release that has it, its kind (bool, int, int_human, float, str, choice, json,
-list), aliases, negations by era, default by era ([[since, default], ...]), known values of the newest
-release, and the releases that called it deprecated.
+list) now and by era ("kinds"), its aliases, negations, defaults, closed choices and peculiarities by era
+([[since, value], ...]), known values of the newest release, and the first and last release that called it
+deprecated. What one release has, from here or from a host's own list, is in ``releases.py``.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ class FlagFacts:
     #: (since version, default on the command line; None where vLLM decides at start)
     defaults: tuple[tuple[str, Any], ...]
     known: tuple[Any, ...]
+    #: the first and the last release that called it deprecated
+    deprecated: tuple[str, str] | None = None
 
     @property
     def takes_value(self) -> bool:
@@ -51,17 +54,28 @@ def all_flags() -> Mapping[str, FlagFacts]:
             first_seen=entry["first"],
             last_seen=entry["last"],
             kind=entry["kind"],
-            aliases=tuple(entry.get("aliases", ())),
+            aliases=tuple(dict.fromkeys(name for _, names in entry.get("aliases", ()) for name in names)),
             negations=tuple((since, tuple(names)) for since, names in entry.get("negations", ())),
             defaults=tuple((since, value) for since, value in entry["defaults"]),
             known=tuple(entry.get("known", ())),
+            deprecated=tuple(entry["deprecated"]) if "deprecated" in entry else None,
         )
         for name, entry in _document()["flags"].items()
     }
 
 
+def versions() -> tuple[str, ...]:
+    """Every release that was read, oldest first."""
+    return tuple(_document()["versions"])
+
+
 def newest_release() -> str:
-    return _document()["versions"][-1]
+    return versions()[-1]
+
+
+def entries() -> Mapping[str, Mapping[str, Any]]:
+    """The catalogue as it is stored, by flag."""
+    return _document()["flags"]
 
 
 @lru_cache(maxsize=1)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from engines.vllm.arguments import read_extra
-from engines.vllm.fields import Field, Kind, fields, value_text
+from engines.vllm.fields import fields
+from engines.vllm.items import field_words
 from engines.vllm.masking import MASK, mask_arguments, mask_environment
 from engines.vllm.notes import Unreadable, errors_of
+from engines.vllm.releases import Release
 from engines.vllm.spec import ServeSpec, parse_gpus
+from engines.vllm.translate import translate
 
 #: where an engine listens while nobody has settled it
 SAMPLE_ADDRESS = "127.0.0.1"
@@ -18,19 +20,23 @@ SAMPLE_PORT = 8000
 
 
 def serve_command(
-    spec: ServeSpec, *, executable: str, bind_address: str, port: int, version: str | None = None
+    spec: ServeSpec, *, executable: str, bind_address: str, port: int, release: Release | None = None
 ) -> list[str]:
     """The argument list that starts an engine. ``executable`` is the path of ``vllm``.
 
-    ``version`` is the vLLM that will read it; every spelling used here is understood by all releases
-    that have the flag in that form. Raises Unreadable if the extra arguments cannot be used.
+    ``release`` is the vLLM that will read it: flags that it says otherwise are translated and those that
+    lost their meaning left out (``translate.py``); one that it refuses stays as it is. Without a release
+    everything stands as the profile says it. Raises Unreadable if the extra arguments cannot be used.
     """
     words = [executable, "serve", spec.model, "--host", bind_address, "--port", str(port)]
     if spec.served_names:
         words += ["--served-model-name", *spec.served_names]
+    extra = _extra_words(spec)
+    if release is not None:
+        return words + translate(spec, release).words
     for key, field in fields().items():
-        words += _field_words(field, spec.values.get(key), version)
-    return words + _extra_words(spec)
+        words += field_words(field, spec.values.get(key))
+    return words + extra
 
 
 def _extra_words(spec: ServeSpec) -> list[str]:
@@ -42,25 +48,17 @@ def _extra_words(spec: ServeSpec) -> list[str]:
     return list(extra.words)
 
 
-def _field_words(field: Field, value: Any, version: str | None) -> list[str]:
-    if value is None:
-        return []
-    if field.kind is Kind.BOOL:
-        if value:
-            return [field.flag]
-        return [field.negation] if field.can_turn_off else []
-    text = value_text(value)
-    # a value that begins with a hyphen would be taken for a flag
-    return [f"{field.flag}={text}"] if text.startswith("-") else [field.flag, text]
-
-
-def serve_environment(spec: ServeSpec, *, api_key: str, marker: str) -> dict[str, str]:
+def serve_environment(
+    spec: ServeSpec, *, api_key: str, marker: str, release: Release | None = None
+) -> dict[str, str]:
     """What is added to the environment of the engine's process; it holds secrets.
 
     ``marker`` names this start in every process of it. vLLM would wipe the environment that /proc
-    shows by retitling its processes; SPT_NOENV keeps it. GPU numbers are those of nvidia-smi.
+    shows by retitling its processes; SPT_NOENV keeps it. GPU numbers are those of nvidia-smi. What the
+    ``release`` takes as a variable instead of a flag is in it too.
     """
-    environment = {"PYTHONUNBUFFERED": "1", **spec.environment, **spec.secrets}
+    translated = translate(spec, release).variables if release is not None else {}
+    environment = {"PYTHONUNBUFFERED": "1", **translated, **spec.environment, **spec.secrets}
     if gpus := parse_gpus(spec.gpus):
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         environment.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
@@ -85,13 +83,15 @@ def display_command(
     executable: str = "vllm",
     bind_address: str = SAMPLE_ADDRESS,
     port: int = SAMPLE_PORT,
-    version: str | None = None,
+    release: Release | None = None,
     environment: bool = True,
 ) -> str:
     """The command over several lines for people, secrets masked; pasted into a shell it gives the same
     argument list (with masks in place of secrets). Raises Unreadable as serve_command does."""
-    words = serve_command(spec, executable=executable, bind_address=bind_address, port=port, version=version)
+    words = serve_command(spec, executable=executable, bind_address=bind_address, port=port, release=release)
     shown = display_environment(spec) if environment else {}
+    if environment and release is not None:
+        shown = {**translate(spec, release).variables, **shown}
     return join_lines(
         mask_arguments(words, spec.secrets.values()),
         [f"{name}={shlex.quote(value)}" for name, value in shown.items()],

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -23,6 +23,23 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True)
+class Mend:
+    """A change of inputs that settles a note. ``sets`` maps the key of an input to its new text ("" empties
+    it); ``label`` is a message id in the imperative, filled in with ``params``."""
+
+    label: str
+    sets: Mapping[str, str]
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    def text(self, translate: Callable[[str], str] = str) -> str:
+        return translate(self.label) % self.params
+
+
+def mend(label: str, sets: Mapping[str, str], **params: Any) -> Mend:
+    return Mend(label, sets, params)
+
+
+@dataclass(frozen=True)
 class Note:
     """One sentence. ``field`` is the key of the input it belongs to, "" for all of them together."""
 
@@ -32,6 +49,7 @@ class Note:
     params: Mapping[str, Any] = field(default_factory=dict)
     field: str = ""
     remedy: str = ""
+    mends: tuple[Mend, ...] = ()
 
     def text(self, translate: Callable[[str], str] = str) -> str:
         """The sentence with its remedy, translated and filled in; so is a note within ``params``."""
@@ -51,16 +69,22 @@ class Unreadable(ValueError):
         self.note = note
 
 
-def error(code: str, message: str, *, field: str = "", remedy: str = "", **params: Any) -> Note:
-    return Note(Severity.ERROR, code, message, params, field, remedy)
+def error(
+    code: str, message: str, *, field: str = "", remedy: str = "", mends: Sequence[Mend] = (), **params: Any
+) -> Note:
+    return Note(Severity.ERROR, code, message, params, field, remedy, tuple(mends))
 
 
-def warning(code: str, message: str, *, field: str = "", remedy: str = "", **params: Any) -> Note:
-    return Note(Severity.WARNING, code, message, params, field, remedy)
+def warning(
+    code: str, message: str, *, field: str = "", remedy: str = "", mends: Sequence[Mend] = (), **params: Any
+) -> Note:
+    return Note(Severity.WARNING, code, message, params, field, remedy, tuple(mends))
 
 
-def info(code: str, message: str, *, field: str = "", remedy: str = "", **params: Any) -> Note:
-    return Note(Severity.INFO, code, message, params, field, remedy)
+def info(
+    code: str, message: str, *, field: str = "", remedy: str = "", mends: Sequence[Mend] = (), **params: Any
+) -> Note:
+    return Note(Severity.INFO, code, message, params, field, remedy, tuple(mends))
 
 
 def errors_of(notes: Iterable[Note]) -> list[Note]:

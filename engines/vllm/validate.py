@@ -10,17 +10,12 @@ from typing import Any
 
 from engines.vllm.arguments import read_extra
 from engines.vllm.fields import Field, Kind, fields, read_value, value_text
-from engines.vllm.masking import find_secret, is_secret_name
-from engines.vllm.notes import Note, Unreadable, error, errors_of, gettext_noop, info, warning
-from engines.vllm.spec import ServeSpec, parse_gpus
+from engines.vllm.masking import find_secret
+from engines.vllm.notes import Mend, Note, Unreadable, error, errors_of, gettext_noop, info, mend, warning
+from engines.vllm.spec import ServeSpec
+from engines.vllm.together import check_gpus, check_together
+from engines.vllm.variables import check_environment
 
-#: set by kvadmin for every start
-RESERVED_VARIABLES = {
-    "VLLM_API_KEY": gettext_noop("Leave it out: each engine gets a key of its own."),
-    "KVADMIN_START": gettext_noop("Leave it out: kvadmin knows its processes by it."),
-    "SPT_NOENV": gettext_noop("Leave it out: kvadmin sets it so that processes stay recognisable."),
-}
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _NAME = re.compile(r"[a-z0-9]+([-._][a-z0-9]+)*", re.ASCII)
 
 
@@ -103,9 +98,9 @@ def check_spec(spec: ServeSpec) -> list[Note]:
     for key, value in spec.values.items():
         notes += _check_range(fields()[key], value)
         notes += _check_no_secret(fields()[key], value)
-    notes += _check_together(spec)
-    notes += _check_gpus(spec)
-    notes += _check_environment(spec)
+    notes += check_together(spec)
+    notes += check_gpus(spec)
+    notes += check_environment(spec)
     notes += read_extra(spec.extra_arguments, spec.values).notes
     return notes
 
@@ -147,6 +142,7 @@ def _check_model(spec: ServeSpec) -> list[Note]:
                 gettext_noop("vLLM takes no web address as a model."),
                 remedy=gettext_noop("Write the part after the site: owner/name."),
                 field="model",
+                mends=_without_site(model),
             )
         ]
     if " " in model:
@@ -158,6 +154,11 @@ def _check_model(spec: ServeSpec) -> list[Note]:
             )
         ]
     return []
+
+
+def _without_site(model: str) -> tuple[Mend, ...]:
+    found = re.match(r"https?://[^/]+/([\w.-]+/[\w.-]+)", model)
+    return (mend(gettext_noop("Write %(new)s"), {"model": found[1]}, new=found[1]),) if found else ()
 
 
 def _check_served_names(spec: ServeSpec) -> list[Note]:
@@ -226,6 +227,7 @@ def _check_range(field: Field, value: Any) -> list[Note]:
                 "too_small",
                 gettext_noop("%(flag)s has to be at least %(bound)s; this is %(value)s."),
                 field=field.key,
+                mends=_bound(field, field.minimum),
                 bound=f"{field.minimum:.0f}",
                 **facts,
             )
@@ -236,11 +238,17 @@ def _check_range(field: Field, value: Any) -> list[Note]:
                 "too_large",
                 gettext_noop("%(flag)s has to be at most %(bound)s; this is %(value)s."),
                 field=field.key,
+                mends=_bound(field, field.maximum),
                 bound=f"{field.maximum:.0f}",
                 **facts,
             )
         ]
     return []
+
+
+def _bound(field: Field, bound: float) -> tuple[Mend, ...]:
+    text = f"{bound:.0f}"
+    return (mend(gettext_noop("Write %(new)s"), {field.key: text}, new=text),)
 
 
 def _check_no_secret(field: Field, value: Any) -> list[Note]:
@@ -257,215 +265,3 @@ def _check_no_secret(field: Field, value: Any) -> list[Note]:
             flag=field.flag,
         )
     ]
-
-
-def _check_together(spec: ServeSpec) -> list[Note]:
-    values = spec.values
-    notes: list[Note] = []
-    length, batched = values.get("max_model_len"), values.get("max_num_batched_tokens")
-    running = values.get("max_num_seqs")
-    if (
-        values.get("enable_chunked_prefill") is False
-        and isinstance(length, int)
-        and batched is not None
-        and batched < length
-    ):
-        notes.append(
-            error(
-                "batch_below_length",
-                gettext_noop(
-                    "Without chunked prefill a prompt goes in whole: %(batched)d tokens in a step hold no"
-                    " request of %(length)d."
-                ),
-                remedy=gettext_noop("Raise the tokens in a step to the longest request, or allow chunks."),
-                field="max_num_batched_tokens",
-                batched=batched,
-                length=length,
-            )
-        )
-    if batched is not None and running is not None and batched < running:
-        notes.append(
-            error(
-                "batch_below_requests",
-                gettext_noop(
-                    "A step of %(batched)d tokens cannot hold one token for each of %(running)d requests."
-                ),
-                remedy=gettext_noop("Raise the tokens in a step, or lower the requests at once."),
-                field="max_num_batched_tokens",
-                batched=batched,
-                running=running,
-            )
-        )
-    share = values.get("gpu_memory_utilization")
-    if isinstance(share, float) and 0.95 < share <= 1:
-        notes.append(
-            warning(
-                "share_high",
-                gettext_noop("Above 0.95 of the card, peaks run out of memory."),
-                remedy=gettext_noop("0.90 is a good start."),
-                field="gpu_memory_utilization",
-            )
-        )
-    if values.get("kv_cache_memory_bytes") is not None and share is not None:
-        notes.append(
-            warning(
-                "share_ignored",
-                gettext_noop("With the cache's size given, the share of the card does not decide it."),
-                field="gpu_memory_utilization",
-            )
-        )
-    if values.get("enable_auto_tool_choice") and not values.get("tool_call_parser"):
-        notes.append(
-            error(
-                "parser_missing",
-                gettext_noop("Tool calls need a tool parser; vLLM does not start without one."),
-                remedy=gettext_noop("Choose the parser of the model's family, for example hermes for Qwen."),
-                field="tool_call_parser",
-            )
-        )
-    if values.get("tool_call_parser") and not values.get("enable_auto_tool_choice"):
-        notes.append(
-            warning(
-                "parser_unused",
-                gettext_noop("The tool parser is used only when tool calls are on."),
-                field="tool_call_parser",
-            )
-        )
-    if values.get("max_loras") is not None and not values.get("enable_lora"):
-        notes.append(
-            warning(
-                "loras_unused",
-                gettext_noop("Adapters at once matters only when LoRA adapters are on."),
-                field="max_loras",
-            )
-        )
-    if values.get("trust_remote_code") and not values.get("revision") and "/" in spec.model.strip("/"):
-        notes.append(
-            warning(
-                "code_unpinned",
-                gettext_noop("The model's code may change with every download."),
-                remedy=gettext_noop("Give a commit as the model revision."),
-                field="trust_remote_code",
-            )
-        )
-    return notes
-
-
-def _check_gpus(spec: ServeSpec) -> list[Note]:
-    try:
-        gpus = parse_gpus(spec.gpus)
-    except Unreadable as problem:
-        return [problem.note]
-    if not gpus or spec.values.get("distributed_executor_backend") == "ray":
-        return []
-    if len(gpus) < spec.cards:
-        return [
-            error(
-                "gpus_too_few",
-                gettext_noop(
-                    "Tensor, pipeline and data parallel take %(cards)d GPUs, and %(gpus)d are named."
-                ),
-                remedy=gettext_noop("Name as many GPUs, or lower the parallel sizes."),
-                field="gpus",
-                cards=spec.cards,
-                gpus=len(gpus),
-            )
-        ]
-    if len(gpus) > spec.cards:
-        return [
-            warning(
-                "gpus_idle",
-                gettext_noop("%(gpus)d GPUs are named and %(cards)d are used: the others stay idle."),
-                remedy=gettext_noop("Raise tensor parallel, or name fewer."),
-                field="gpus",
-                cards=spec.cards,
-                gpus=len(gpus),
-            )
-        ]
-    return []
-
-
-def _check_environment(spec: ServeSpec) -> list[Note]:
-    notes: list[Note] = []
-    for name, value in [*spec.environment.items(), *spec.secrets.items()]:
-        notes += _check_variable(spec, name, value)
-    for name in spec.environment.keys() & spec.secrets.keys():
-        notes.append(
-            error(
-                "variable_twice",
-                gettext_noop("%(name)s stands there twice."),
-                remedy=gettext_noop("Keep one."),
-                field="environment",
-                name=name,
-            )
-        )
-    return notes
-
-
-def _check_variable(spec: ServeSpec, name: str, value: str) -> list[Note]:
-    if not _VARIABLE.fullmatch(name):
-        return [
-            error(
-                "variable_name",
-                gettext_noop("“%(name)s” cannot be a variable's name."),
-                remedy=gettext_noop(
-                    "Letters, digits and underscores, no digit in front: VLLM_LOGGING_LEVEL."
-                ),
-                field="environment",
-                name=name[:80],
-            )
-        ]
-    if name in RESERVED_VARIABLES or name.startswith("KVADMIN_"):
-        return [
-            error(
-                "variable_reserved",
-                gettext_noop("%(name)s is set by kvadmin."),
-                remedy=RESERVED_VARIABLES.get(name, RESERVED_VARIABLES["KVADMIN_START"]),
-                field="environment",
-                name=name,
-            )
-        ]
-    if re.search(r"[\x00-\x08\n\r\x0b-\x1f\ud800-\udfff]", value):
-        return [
-            error(
-                "variable_value",
-                gettext_noop("The value of %(name)s holds a line break or a control character."),
-                remedy=gettext_noop("Write it on one line."),
-                field="environment",
-                name=name,
-            )
-        ]
-    if name == "CUDA_VISIBLE_DEVICES" and spec.gpus:
-        return [
-            error(
-                "variable_gpus",
-                gettext_noop("CUDA_VISIBLE_DEVICES follows from the GPUs to use."),
-                remedy=gettext_noop("Keep one of the two."),
-                field="environment",
-                name=name,
-            )
-        ]
-    return _warn_variable(spec, name, value)
-
-
-def _warn_variable(spec: ServeSpec, name: str, value: str) -> list[Note]:
-    warnings = {
-        "CUDA_VISIBLE_DEVICES": gettext_noop("The field for GPUs does the same, and checks their number."),
-        "LD_PRELOAD": gettext_noop("LD_PRELOAD loads other code into every process of the engine."),
-        "PROMETHEUS_MULTIPROC_DIR": gettext_noop(
-            "A folder for metrics of one's own has to be emptied before each start, or old values stay."
-        ),
-        "VLLM_PORT": gettext_noop("VLLM_PORT is for vLLM's inner connections, not for callers."),
-    }
-    notes = [warning("variable_doubtful", warnings[name], field="environment")] if name in warnings else []
-    if name in spec.environment and (is_secret_name(name) or find_secret(value)):
-        notes.append(
-            error(
-                "variable_open_secret",
-                gettext_noop("%(name)s looks like a secret and would be stored as plain text."),
-                remedy=gettext_noop("Mark it as secret: its value is then encrypted and never shown."),
-                field="environment",
-                name=name,
-            )
-        )
-    return notes

@@ -31,7 +31,7 @@ from pathlib import Path
 VERSION = "0.32.0"
 #: seconds after which it ends by itself, in case the tests that started it were killed
 LIFE_S = 900
-GONE_FLAGS = {"--swap-space", "--disable-log-requests"}
+GONE_FLAGS = {"--swap-space", "--disable-log-requests", "--swap-spaces"}
 METRICS = """# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{engine="0",model_name="%(model)s"} 0.0

@@ -45,12 +45,30 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(place, kind, code, statu
     assert "Loading safetensors" in start.last_lines
 
 
-def test_a_flag_that_the_version_does_not_know_is_named(place):
-    engine = place.engine(extra="--swap-space 8")
+def test_a_flag_that_the_version_does_not_know_stops_the_start_before_it_begins(place):
+    engine = place.engine(extra="--swap-spaces 8")
     operation = failed(place, engine)
+    assert operation.code == "flags_refused"
+    assert "--swap-spaces" in operation.message
+    assert engine.current_start is None
+
+
+def test_a_flag_that_vllm_refuses_all_the_same_is_named(place):
+    engine = place.engine(extra="--swap-spaces 8")
+    operation = failed(place, engine, override=["flags_refused"])
     assert operation.code == "unrecognized_args"
-    assert "--swap-space" in operation.message
+    assert "--swap-spaces" in operation.message
     assert engine.current_start.exit_status == 2
+
+
+def test_flags_that_the_version_no_longer_has_are_left_out_and_said(place):
+    engine = place.engine(extra="--swap-space 8 --disable-log-requests")
+    operation = place.start(engine)
+    assert operation.state == "succeeded", operation.message
+    engine.refresh_from_db()
+    assert not {"--swap-space", "--disable-log-requests"} & set(engine.current_start.command)
+    told = [line.text for line in operation.lines.all()]
+    assert [flag for flag in ("--swap-space", "--disable-log-requests") if any(flag in text for text in told)]
 
 
 def test_a_start_that_hangs_is_given_up_at_its_limit(place):
