@@ -19,8 +19,9 @@ from routes.gateway.records import RouteRecord
 from routes.gateway.renaming import renamed, renamed_head
 from routes.gateway.responses import id_at_the_head
 from routes.gateway.sse import Stream
+from routes.gateway.standing import answer_lines
 from routes.gateway.targets import Target
-from routes.gateway.upstream import Failure, UpstreamConnection
+from routes.gateway.upstream import AnswerHead, Failure, UpstreamConnection
 
 if TYPE_CHECKING:
     from routes.gateway.app import App
@@ -52,7 +53,7 @@ class Answering:
         "first_at",
         "first_byte_at",
         "grant",
-        "headers",
+        "head",
         "heard",
         "held_back",
         "id",
@@ -125,7 +126,7 @@ class Answering:
         """Nothing has come of this attempt's answer yet."""
         self.mode: Literal["none", "whole", "pass", "stream"] = "none"
         self.status = self.size = 0
-        self.headers: dict[bytes, bytes] = {}
+        self.head: AnswerHead | None = None
         self.parts: list[bytes] = []
         self.stream: Stream | None = None
         self.counts: Counts | None = None
@@ -154,8 +155,16 @@ class Answering:
 
     # what the connection to the target tells
 
-    def answer_head(self, status: int, headers: dict[bytes, bytes]) -> None:
-        self.status, self.headers = status, headers
+    def answer_whole(self, head: AnswerHead, body: bytes) -> None:
+        """All of a small answer at once; the connection it came on may serve another request already."""
+        self.upstream = None
+        self.first_at = monotonic()
+        self.head, self.status, self.size = head, head.status, len(body)
+        self._end_whole(body)
+
+    def answer_head(self, head: AnswerHead) -> None:
+        status, headers = head.status, head.headers
+        self.head, self.status = head, status
         if status == 200 and headers.get(b"content-type", b"")[:17].lower() == b"text/event-stream":
             self.mode = "stream"
             self.streamed = True
@@ -235,7 +244,7 @@ class Answering:
         elif self.mode == "pass":
             self._end_passing()
         else:
-            self._end_whole()
+            self._end_whole(self.parts[0] if len(self.parts) == 1 else b"".join(self.parts))
 
     def answer_lost(self, failure: Failure) -> None:
         stream = self.stream
@@ -262,10 +271,9 @@ class Answering:
         self.begun = True
         if not framing and not self.request.http10:
             framing = b"transfer-encoding: chunked\r\n"
-        lines = [b"%b: %b\r\n" % pair for pair in self.headers.items() if heads.is_kept(pair[0])]
         return b"%b%b%b%b\r\n" % (
             heads.status_line(self.status),
-            b"".join(lines),
+            self.head.lines,
             framing,
             self._own_lines(),
         )
@@ -339,8 +347,7 @@ class Answering:
 
     # small answers and errors
 
-    def _end_whole(self) -> None:
-        body = self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+    def _end_whole(self, body: bytes) -> None:
         status = self.status
         if status >= 300:
             self._engine_error(status, body)
@@ -352,8 +359,7 @@ class Answering:
             body = renamed(body, self.target.record.model, self.asked.model)
             if path.kind == "responses":
                 self._remember(body)
-        lines = [b"%b: %b\r\n" % pair for pair in self.headers.items() if heads.is_kept(pair[0])]
-        self.send_whole(status, body, b"".join(lines))
+        self.send_whole(status, body, self.head.lines)
 
     def _remember(self, body: bytes) -> None:
         try:
@@ -377,7 +383,7 @@ class Answering:
             self.path.name,
             by_id=self.path.kind == "response",
         )
-        fault.retry_after_s = fault.retry_after_s or _seconds(self.headers.get(b"retry-after"))
+        fault.retry_after_s = fault.retry_after_s or _seconds(self.head.headers.get(b"retry-after"))
         if verdict == "failed":
             self.attempt_failed(fault, reason)
             return
@@ -397,7 +403,7 @@ class Answering:
         if self.path.kind == "responses":
             self._made(id_at_the_head(data))
         self.parts = []
-        length = self.headers.get(b"content-length")
+        length = self.head.headers.get(b"content-length")
         own, name = self.target.record.model, self.asked.model
         head = renamed_head(data, own, name) if self.path.counted else data
         if length is not None and length.isdigit():
@@ -450,19 +456,15 @@ class Answering:
     def _own_lines(self) -> bytes:
         """Headers of every answer."""
         request, grant = self.request, self.grant
-        lines = b"x-request-id: %b\r\n" % self.id.encode()
+        standing = request.standing
+        lines = b"x-request-id: %b\r\n%b%b" % (
+            self.id.encode(),
+            answer_lines(request.headers) if standing is None else standing.lines,
+            grant.lines() if grant is not None else b"",
+        )
         if self.path.anthropic:
             # where Anthropic's own clients look for it
             lines += b"request-id: %b\r\n" % self.id.encode()
-        own = request.headers.get(b"x-client-request-id") or request.headers.get(b"x-request-id")
-        if own:
-            lines += b"x-client-request-id: %b\r\n" % own[:200]
-        if grant is not None:
-            given = grant.headers
-            if given:
-                lines += heads.header_lines(given)
-        if b"origin" in request.headers:
-            lines += heads.CORS
         if not request.keep or self.app.draining:
             lines += b"connection: close\r\n"
         return lines

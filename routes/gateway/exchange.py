@@ -31,6 +31,7 @@ from routes.gateway.paths import Found, Path, find_path
 from routes.gateway.protocol import MAX_BODY, Request, ServerProtocol
 from routes.gateway.records import RouteRecord, UsageRecord
 from routes.gateway.responses import check_named, maker
+from routes.gateway.standing import Standing
 from routes.gateway.targets import Target
 from routes.gateway.upstream import Failure, UpstreamConnection
 
@@ -68,10 +69,30 @@ class Exchange(Answering):
 
     def _decide(self) -> None:
         request, app = self.request, self.app
+        standing = request.standing
+        if standing is None:
+            standing = self._stand()
+            if standing is None:
+                return
+            request.standing = standing
+        path = self.path = standing.path
+        self.address = standing.address
+        self._authenticate(standing)
+        if path.engine and path.kind != "response":
+            self._read(path)
+        elif path.kind == "response":
+            self._by_response(standing.found)
+        else:
+            body = answer_locally(app.feed.snapshot, self._key(), standing.found, request.headers)
+            self.send_whole(200, body, b"content-type: application/json\r\n")
+
+    def _stand(self) -> Standing | None:
+        """What the head says; None if that was answered at once."""
+        request, app = self.request, self.app
         found = find_path(request.target)
         if request.method == b"OPTIONS":
             self.send_whole(204, b"", heads.header_lines(preflight(request.headers)))
-            return
+            return None
         if found is None:
             raise unknown_path(request.target)
         path = self.path = found.path
@@ -88,17 +109,8 @@ class Exchange(Answering):
                 self._private_only()
             status, body, kind = app.own_page(path.kind)
             self.send_whole(status, body, b"content-type: %b\r\n" % kind)
-            return
-        self.address = app.address_of(self.connection.peer, request.headers)
-        self._authenticate()
-        if path.kind in {"models", "model"}:
-            body = answer_locally(app.feed.snapshot, self._key(), found, request.headers)
-            self.send_whole(200, body, b"content-type: application/json\r\n")
-            return
-        if path.kind == "response":
-            self._by_response(found)
-            return
-        self._read(path)
+            return None
+        return Standing(found, request.headers, app.address_of(self.connection.peer, request.headers))
 
     def _private_only(self) -> None:
         """Figures of all businesses are not for everyone who has a way to the gateway."""
@@ -110,18 +122,28 @@ class Exchange(Answering):
                 f"/metrics answers this machine and private networks, and not {address}.",
             )
 
-    def _authenticate(self) -> None:
-        app = self.app
-        state = app.feed.state
-        if state in {"loading", "expired"}:
+    def _authenticate(self, standing: Standing) -> None:
+        feed = self.app.feed
+        state = feed.state
+        if state == "loading" or state == "expired":
             said = (
                 "The gateway has not read its keys and routes yet."
                 if state == "loading"
                 else "The gateway has not reached its database for too long to know which keys are valid."
             )
             raise Fault(503, "gateway_not_ready", f"{said} Try again in a moment.", retry_after_s=2)
-        self.caller = find_key(presented(self.request.headers), app.feed.snapshot, app.pepper, self.wall)
-        check_key(self.caller, self.address, self.wall)
+        snapshot = feed.snapshot
+        caller = standing.caller
+        if caller is not None and snapshot.by_id.get(caller.key.id) is caller.key:
+            self.caller = caller
+            if caller.key.ends_at is not None:
+                check_key(caller, self.address, self.wall)
+            return
+        # kept before it is checked: what is refused is in the key's bill as well
+        self.caller = caller = find_key(presented(self.request.headers), snapshot, self.app.pepper, self.wall)
+        check_key(caller, self.address, self.wall)
+        # the console's tokens end by themselves
+        standing.caller = caller if not caller.via else None
 
     def _key(self) -> Any:
         return self.caller.key
@@ -189,7 +211,7 @@ class Exchange(Answering):
         self.path = found.path
         self.address = app.address_of(self.connection.peer, request.headers)
         try:
-            self._authenticate()
+            self._authenticate(Standing(found, request.headers, self.address))
         except Fault as fault:
             return fault
         return None
@@ -292,10 +314,10 @@ class Exchange(Answering):
         target, request, path = self.target, self.request, self.path
         body = request.body
         model = target.record.model or self.serving.name
-        kind = request.headers.get(b"content-type", b"application/json")
+        standing = request.standing
         if path.kind == "audio":
             if model != self.asked.model:
-                body = with_model(body, kind, model)
+                body = with_model(body, standing.kind, model)
         elif body and path.kind != "response":
             ask = self.asked.stream and path.kind in {"chat", "completions"}
             continuous = ask and self.serving.continuous_usage
@@ -304,17 +326,10 @@ class Exchange(Answering):
             body = reading.edited(
                 body, self.asked, model=model, limits=self.limits, usage=ask, continuous=continuous
             )
-        passed = [
-            b"%b: %b\r\n" % (name, value)
-            for name, value in request.headers.items()
-            if name in heads.PASSED_ON
-        ]
-        head = b"%bcontent-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b\r\n" % (
-            target.head(path, self.rest),
-            kind,
+        head = b"%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n" % (
+            standing.head_for(target, self.rest),
             len(body),
             self.id.encode(),
-            b"".join(passed),
         )
         now = monotonic()
         self.sent_at = now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import lru_cache
 from http import HTTPStatus
 
@@ -63,18 +64,23 @@ class Ids:
     """UUIDs of version 7, so that rows of one time lie together. One for each process."""
 
     def __init__(self) -> None:
-        self._random = ""
+        self._tails: list[str] = []
         self._at = 0
+        self._head = ""
 
     def new(self, now: float) -> str:
         """``now`` in Unix seconds."""
-        at = self._at
-        if at + 18 > len(self._random):
-            self._random, at = os.urandom(9 << 10).hex(), 0
-        self._at = at + 18
-        tail = self._random[at : at + 18]
-        head = f"{int(now * 1000):012x}"
-        return f"{head[:8]}-{head[8:]}-7{tail[:3]}-8{tail[3:6]}-{tail[6:]}"
+        at = int(now * 1000)
+        if at != self._at:
+            head = f"{at:012x}"
+            self._at, self._head = at, f"{head[:8]}-{head[8:]}-7"
+        tails = self._tails
+        if not tails:
+            random = os.urandom(9 << 8).hex()
+            for start in range(0, len(random), 18):
+                tail = random[start : start + 18]
+                tails.append(f"{tail[:3]}-8{tail[3:6]}-{tail[6:]}")
+        return self._head + tails.pop()
 
 
 @lru_cache(maxsize=1024)
@@ -84,6 +90,18 @@ def is_kept(name: bytes) -> bool:
         name not in NOT_PASSED_BACK
         and not name.startswith(b"access-control-")
         and not name.startswith(b"x-ratelimit-")
+    )
+
+
+def passed_back(headers: Mapping[bytes, bytes]) -> bytes:
+    """The lines of an engine's answer that go on to the caller."""
+    named = headers.get(b"connection")
+    if named is None:
+        return b"".join([b"%b: %b\r\n" % pair for pair in headers.items() if is_kept(pair[0])])
+    # what it names belongs to that one connection as well
+    own = {name.strip().lower() for name in named.split(b",")}
+    return b"".join(
+        [b"%b: %b\r\n" % pair for pair in headers.items() if is_kept(pair[0]) and pair[0] not in own]
     )
 
 

@@ -20,7 +20,7 @@ import structlog
 from routes.gateway.accounts import Account, Lack
 from routes.gateway.leases import Leases
 from routes.gateway.records import KeyRecord
-from routes.gateway.shares import IDLE_S, WINDOW_S
+from routes.gateway.shares import IDLE_S, WINDOW_S, Window
 from routes.gateway.valkeypipe import ValkeyLost
 
 TICK_S = 0.5
@@ -53,10 +53,17 @@ class Grant:
         self._window = account.tokens.id if account.tokens is not None else 0
         self._settled, self._open = False, True
 
-    @property
-    def headers(self) -> dict[str, str]:
-        """x-ratelimit-*, to be read once."""
-        return headers_of(self._account, self._limits.clock())
+    def lines(self) -> bytes:
+        """x-ratelimit-*, as they go over the wire: limits, what is left as far as this worker knows, and when
+        the minute is over."""
+        account, now = self._account, self._limits.clock()
+        requests, tokens = account.requests, account.tokens
+        lines = b""
+        if requests is not None:
+            lines = _REQUEST_LINES % _left(requests, now)
+        if tokens is not None:
+            lines += _TOKEN_LINES % _left(tokens, now)
+        return lines
 
     def settle(self, tokens: int) -> None:
         if not self._settled:
@@ -73,7 +80,8 @@ class Grant:
 class FreeGrant:
     """For a key without limits."""
 
-    headers: dict[str, str] = {}
+    def lines(self) -> bytes:
+        return b""
 
     def settle(self, tokens: int) -> None:
         pass
@@ -97,22 +105,29 @@ class Refusal:
 FREE = FreeGrant()
 
 
-_NAMES = tuple(
-    (f"x-ratelimit-limit-{name}", f"x-ratelimit-remaining-{name}", f"x-ratelimit-reset-{name}")
-    for name in ("requests", "tokens")
+_REQUEST_LINES, _TOKEN_LINES = (
+    b"x-ratelimit-limit-%b: %%d\r\nx-ratelimit-remaining-%b: %%d\r\nx-ratelimit-reset-%b: %%dms\r\n"
+    % (name, name, name)
+    for name in (b"requests", b"tokens")
 )
 
 
+def _left(window: Window, now: float) -> tuple[int, int, float]:
+    """(limit, left, milliseconds until it begins anew)."""
+    left = window.left if window.available < 0 else window.left + window.available
+    wait = window.ends - now
+    return window.limit, left if left > 0 else 0, wait * 1000 if wait > 0 else 0
+
+
 def headers_of(account: Account, now: float) -> dict[str, str]:
-    """x-ratelimit-*: limits, what is left as far as this worker knows, and when the minute is over."""
+    """What ``Grant.lines`` says, for an answer that refuses."""
     found: dict[str, str] = {}
-    for window, (limit, remaining, reset) in zip((account.requests, account.tokens), _NAMES, strict=True):
+    for name, window in (("requests", account.requests), ("tokens", account.tokens)):
         if window is not None:
-            left = window.left if window.available < 0 else window.left + window.available
-            wait = window.ends - now
-            found[limit] = str(window.limit)
-            found[remaining] = str(left) if left > 0 else "0"
-            found[reset] = f"{int(wait * 1000) if wait > 0 else 0}ms"
+            limit, left, wait = _left(window, now)
+            found[f"x-ratelimit-limit-{name}"] = str(limit)
+            found[f"x-ratelimit-remaining-{name}"] = str(left)
+            found[f"x-ratelimit-reset-{name}"] = f"{int(wait)}ms"
     return found
 
 

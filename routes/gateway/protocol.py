@@ -12,13 +12,17 @@ import asyncio
 import socket
 from collections import deque
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import httptools
 import structlog
 
 from routes.gateway.faults import Fault
+from routes.gateway.repeats import PATIENCE, Repeat
 from routes.gateway.sweep import Sweeper
+
+if TYPE_CHECKING:
+    from routes.gateway.standing import Standing
 
 MAX_URL = 8 << 10
 MAX_HEADERS = 32 << 10
@@ -53,7 +57,8 @@ logger = structlog.get_logger("routes.gateway")
 
 @dataclass(slots=True)
 class Request:
-    """``headers`` have names in lower case; a value may have blanks behind it."""
+    """``headers`` have names in lower case; a value may have blanks behind it. ``standing`` is what the
+    gateway concluded from the head alone."""
 
     target: bytes
     headers: dict[bytes, bytes]
@@ -62,6 +67,7 @@ class Request:
     http10: bool = False
     keep: bool = True
     fault: Fault | None = None
+    standing: Standing | None = None
 
 
 class Exchange(Protocol):
@@ -105,6 +111,7 @@ class ServerProtocol(asyncio.Protocol):
         "current",
         "deadline",
         "failed",
+        "fed",
         "head_bytes",
         "headers",
         "held",
@@ -116,10 +123,13 @@ class ServerProtocol(asyncio.Protocol):
         "parser",
         "paused",
         "peer",
+        "repeat",
+        "repeated",
         "request",
         "slow",
         "transport",
         "trickle",
+        "unlike",
         "upgrading",
     )
 
@@ -134,6 +144,12 @@ class ServerProtocol(asyncio.Protocol):
         self.ahead_bytes = 0
         self.request: Request | None = None
         self.failed: Fault | None = None
+        #: the last request's head and that request, for the next one with the same; what is being fed, if it
+        #: begins a request; how often in a row a head was unlike the one before
+        self.repeat: Repeat | None = None
+        self.repeated: Request | None = None
+        self.fed: bytes | None = None
+        self.unlike = 0
         #: a request that asked for another protocol, on its way through the parser once more
         self.upgrading: Request | None = None
         self.body: list[bytes] = []
@@ -180,7 +196,10 @@ class ServerProtocol(asyncio.Protocol):
         if self.current is not None:
             self.ahead_bytes += len(data)
         elif self.request is None and not self.head_bytes:
+            if self._again(data):
+                return
             self.deadline = self.app.sweeper.now + HEAD_S
+            self.fed = data
         if self.in_body:
             self.trickle += len(data)
             self.deadline = min(self.app.sweeper.now + BODY_IDLE_S, self.body_began + BODY_TOTAL_S)
@@ -199,8 +218,37 @@ class ServerProtocol(asyncio.Protocol):
                 self._refuse(_headers_too_large())
             elif self.in_body and self.trickle > (64 << 10) + 16 * self.body_bytes:
                 self._refuse(bad("The chunks of the body carry far more around them than within."))
+        self.fed = None
         if self.current is not None and self.ahead_bytes > AHEAD:
             self._pause()
+
+    def _again(self, data: bytes) -> bool:
+        """Begin a request whose head is the last one's. The parser, between two messages, need not see it."""
+        if self.repeat is None or self.ahead or self.slow:
+            return False
+        body = self.repeat.body_of(data)
+        app = self.app
+        if body is None or len(body) > UNKNOWN_BODY or app.draining or app.body_bytes > MAX_BODIES:
+            return False
+        self.held += len(body)
+        app.body_bytes += len(body)
+        self.unlike = 0
+        request = self.repeated
+        request.body = body
+        self._start(request)
+        return True
+
+    def _learn(self, request: Request) -> None:
+        """Remember a head that the next request may repeat."""
+        fed, self.fed = self.fed, None
+        if fed is None or self.unlike > PATIENCE or request.method != b"POST" or not request.keep:
+            return
+        headers = request.headers
+        if b"content-encoding" in headers or b"expect" in headers:
+            return
+        self.unlike += 1
+        self.repeat = Repeat.of(fed, len(request.body))
+        self.repeated = request if self.repeat is not None else None
 
     def _feed(self, data: bytes | memoryview) -> None:
         while True:
@@ -343,6 +391,8 @@ class ServerProtocol(asyncio.Protocol):
         """The bodies that were read here are not needed any more."""
         self.app.body_bytes -= self.held
         self.held = 0
+        if self.repeated is not None:
+            self.repeated.body = b""
 
     def on_body(self, part: bytes) -> None:
         size = len(part)
@@ -380,6 +430,7 @@ class ServerProtocol(asyncio.Protocol):
         request.keep = self.parser.should_keep_alive() and not request.http10 and not self.app.draining
         # while an answer has not gone out yet, another is not begun: it would not be braked
         if self.current is None and not self.ahead and not self.slow:
+            self._learn(request)
             self._start(request)
         elif len(self.ahead) >= AHEAD_COUNT:
             raise self._stop(bad("Too many requests were sent ahead on this connection.", "too_many_ahead"))

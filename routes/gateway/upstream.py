@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 import httptools
 import structlog
 
+from routes.gateway import heads
+from routes.gateway.repeats import Repeat
 from routes.gateway.sweep import Sweeper
 
 MAX_HEAD = 64 << 10
@@ -40,12 +42,22 @@ class Failure:
     text: str
 
 
+@dataclass(slots=True, frozen=True, eq=False)
+class AnswerHead:
+    """``lines`` are those that go on to the caller."""
+
+    status: int
+    headers: dict[bytes, bytes]
+    lines: bytes
+
+
 class Taker(Protocol):
     heard: bool
 
     def connected(self, connection: UpstreamConnection) -> None: ...
     def connect_failed(self, failure: Failure) -> None: ...
-    def answer_head(self, status: int, headers: dict[bytes, bytes]) -> None: ...
+    def answer_whole(self, head: AnswerHead, body: bytes) -> None: ...
+    def answer_head(self, head: AnswerHead) -> None: ...
     def answer_body(self, data: bytes) -> None: ...
     def answer_some(self) -> None: ...
     def answer_end(self) -> None: ...
@@ -62,6 +74,7 @@ class UpstreamConnection(asyncio.Protocol):
         "closed",
         "complete",
         "failed",
+        "head",
         "head_bytes",
         "headers",
         "idle_since",
@@ -94,6 +107,7 @@ class UpstreamConnection(asyncio.Protocol):
         #: why a callback of the parser stopped it (what the parser raises then names it only if
         #: nothing else is being handled)
         self.failed: _Garbled | None = None
+        self.head: AnswerHead | None = None
 
     def send(self, taker: Taker, head: bytes, body: bytes) -> None:
         self.taker = taker
@@ -127,14 +141,36 @@ class UpstreamConnection(asyncio.Protocol):
             # nothing was asked: whatever this is, it must not be taken for the next answer
             self.abort()
             return
-        self.started = taker.heard = True
-        if not self.status:
-            self.head_bytes += len(data)
         try:
+            if not self.started and self._again(taker, data):
+                return
+            self.started = taker.heard = True
+            if not self.status:
+                self.head_bytes += len(data)
             self._feed(taker, data)
         except Exception as error:  # noqa: BLE001 (whatever it is, the taker holds limits and has to end)
             self.abort()
             taker.crashed(error)
+
+    def _again(self, taker: Taker, data: bytes) -> bool:
+        """Take an answer whose head is that of the target's last one, all at once. The parser, between two
+        messages, need not see it."""
+        origin = self.origin
+        repeat = origin.repeat
+        if repeat is None or (body := repeat.body_of(data)) is None:
+            return False
+        self._release()
+        taker.answer_whole(origin.repeated, body)
+        return True
+
+    def _learn(self, data: bytes) -> None:
+        """Remember the head of a whole answer that came in one piece, for the next ones."""
+        size = self.headers.get(b"content-length")
+        if self.closed or size is None or b"transfer-encoding" in self.headers or not size.isdigit():
+            return
+        repeat = Repeat.of(data, int(size))
+        if repeat is not None:
+            self.origin.repeat, self.origin.repeated = repeat, self.head
 
     def _feed(self, taker: Taker, data: bytes) -> None:
         try:
@@ -153,6 +189,8 @@ class UpstreamConnection(asyncio.Protocol):
             # the taker gave up while it was fed
             return
         if self.complete:
+            if self.status == 200:
+                self._learn(data)
             self._release()
             taker.answer_end()
         elif not self.status and self.head_bytes > MAX_HEAD:
@@ -237,7 +275,8 @@ class UpstreamConnection(asyncio.Protocol):
             and status not in (204, 304)
         )
         if self.taker is not None:
-            self.taker.answer_head(status, headers)
+            self.head = AnswerHead(status, headers, heads.passed_back(headers))
+            self.taker.answer_head(self.head)
 
     def on_body(self, data: bytes) -> None:
         if self.taker is not None and not self.complete:
@@ -270,6 +309,9 @@ class Origin:
         self.context = context if self.tls else None
         self.keep_s = KEEP_TLS_S if self.tls else KEEP_S
         self.idle: deque[UpstreamConnection] = deque()
+        #: the head of the last whole answer
+        self.repeat: Repeat | None = None
+        self.repeated: AnswerHead | None = None
         self.connecting: set[asyncio.Task[None]] = set()
         sweeper.members.add(self)
 

@@ -50,9 +50,11 @@ async def until(condition: Any, limit_s: float = 10.0) -> None:
 class Grant:
     def __init__(self, limits: Limits, tokens: int):
         self.limits, self.tokens = limits, tokens
-        self.headers = {"x-ratelimit-limit-requests": "100"}
         self.settled: int | None = None
         self.released = 0
+
+    def lines(self) -> bytes:
+        return b"x-ratelimit-limit-requests: 100\r\n"
 
     def settle(self, tokens: int) -> None:
         assert not self.released
