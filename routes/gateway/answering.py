@@ -113,7 +113,8 @@ class Answering:
         self.visited: set[int] = set()
         self.last_fault: Fault | None = None
         self.attempts = self.mark = self.prompt_estimate = 0
-        self.probe = False
+        #: number of the probe of its target's health that it is, 0 if it is none
+        self.probe = 0
         self.streamed = self.drop_usage = self.drop_continuous = self.refreshed = False
         #: begun: a byte of the answer has gone to the caller; over: all of it has, or never will
         self.begun = self.settled = self.over = self.heard = self.held_back = False

@@ -15,9 +15,10 @@ from kvadmin.forwarded import Network, client_address, is_trusted, parse_address
 from routes.gateway import heads
 from routes.gateway.exchange import Exchange
 from routes.gateway.faults import Fault, fault_body
+from routes.gateway.health import Health
 from routes.gateway.paths import find_path
 from routes.gateway.protocol import Request, ServerProtocol
-from routes.gateway.records import KeyRecord, RouteRecord, Snapshot, UsageRecord
+from routes.gateway.records import KeyRecord, RouteRecord, Snapshot, TargetRecord, UsageRecord
 from routes.gateway.responses import Responses
 from routes.gateway.sweep import Sweeper
 from routes.gateway.targets import Target
@@ -98,7 +99,9 @@ class Targets:
             if target.record != record:
                 target.change(record)
             return target
-        target = self._targets[record.id] = Target(record, self._origin(record.base_url))
+        target = self._targets[record.id] = Target(
+            record, self._origin(record.base_url), self.app.health(record)
+        )
         return target
 
     def _origin(self, base_url: str) -> Origin:
@@ -109,7 +112,9 @@ class Targets:
         return found
 
     def sweep(self, now: float) -> None:
-        """Forget what no route has any more."""
+        """See to probes; forget what no route has any more."""
+        for target in self._targets.values():
+            target.health.tend()
         if now < self._prune_at:
             return
         self._prune_at = now + PRUNE_S
@@ -128,7 +133,7 @@ class Targets:
 class App:
     """``pepper`` is the installation's; ``proxies`` are those whose X-Forwarded-For counts; ``checks`` says
     how its parts are, for /readyz; ``tls`` is how outside targets are verified. What is made on its own where
-    none is given (``responses``) is this worker's alone."""
+    none is given (``responses``, ``health``) is this worker's alone."""
 
     def __init__(
         self,
@@ -144,6 +149,7 @@ class App:
         tls: ssl.SSLContext | None = None,
         checks: Callable[[], dict[str, str]] | None = None,
         responses: Responses | None = None,
+        health: Callable[[TargetRecord], Health] | None = None,
         sweep_s: float = 0.25,
     ):
         self.loop = loop
@@ -155,6 +161,7 @@ class App:
         self.exchanges: set[Exchange] = set()
         self.targets = Targets(self)
         self.responses = responses or Responses()
+        self.health = health or (lambda record: Health())
         self.ids = heads.Ids()
         self.draining = False
         self.body_bytes = 0

@@ -287,10 +287,15 @@ class Exchange(Answering):
             made_by = app.responses.find(preferred, self._key().business_id)
             known = [target for target in known if target.record.id == made_by] or known
         fit = candidates(route, known, self.path, self.tried, now)
-        if not fit:
-            return None
-        app.turn += 1
-        return choose(route, fit, self.mark, app.turn)  # type: ignore[return-value]
+        while fit:
+            app.turn += 1
+            target: Target = choose(route, fit, self.mark, app.turn)  # type: ignore[assignment]
+            probe = target.health.take(now)
+            if probe is not None:
+                self.probe = probe
+                return target
+            fit.remove(target)
+        return None
 
     def _attempt(self, target: Target, route: RouteRecord) -> None:
         self.target = self.last_target = target
@@ -298,7 +303,6 @@ class Exchange(Answering):
         self.attempts += 1
         self.refreshed = False
         target.in_flight += 1
-        self.probe = target.health.taken()
         if self.attempts > 1:
             self.forget_answer()
         self.task = target.origin.acquire(self, route.connect_s)
@@ -381,7 +385,7 @@ class Exchange(Answering):
             return
         target.in_flight -= 1
         if self.probe:
-            target.health.undecided()
+            target.health.undecided(self.probe)
         upstream, self.upstream = self.upstream, None
         if upstream is not None and upstream.taker is self:
             upstream.abort()

@@ -27,6 +27,7 @@ from kvadmin.services import database_settings, valkey_url
 from routes.gateway.accesslog import AccessLog
 from routes.gateway.app import App
 from routes.gateway.condition import checks, samples
+from routes.gateway.healthfile import HealthFile
 from routes.gateway.limits import Limits
 from routes.gateway.meters import Meters, Sampled
 from routes.gateway.monthly import MonthCounter
@@ -112,6 +113,7 @@ class Worker:
         self.meters = Meters(base / "metrics" / str(env.gateway_port), self._sample)
         self.access = AccessLog()
         self.responses = SharedResponses(valkey_url(env))
+        self.health = HealthFile(base / "health" / str(env.gateway_port))
         self.app: App | None = None
 
     def _sample(self) -> Sampled:
@@ -143,6 +145,7 @@ class Worker:
             proxies=env.proxies,
             checks=lambda: checks(self.feed, self.limits, self.ledger, self.shipper, self.responses),
             responses=self.responses,
+            health=self.health.of,
         )
         listener = listening_socket(env)
         running = (self.feed, self.limits, self.shipper, self.meters, self.responses)
@@ -163,6 +166,7 @@ class Worker:
             logger.info("usage rows wait in the spool for the next start")
         self.access.close()
         self.meters.close()
+        self.health.close()
         self.ledger.close()
         return 1 if failed else 0
 

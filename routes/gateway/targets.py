@@ -13,9 +13,8 @@ from routes.gateway.upstream import Origin
 class Target:
     __slots__ = ("heads", "health", "in_flight", "origin", "record", "seed", "shown")
 
-    def __init__(self, record: TargetRecord, origin: Origin):
-        self.record, self.origin = record, origin
-        self.health = Health()
+    def __init__(self, record: TargetRecord, origin: Origin, health: Health):
+        self.record, self.origin, self.health = record, origin, health
         self.in_flight = 0
         #: first lines of a request, by path
         self.heads: dict[str, bytes] = {}

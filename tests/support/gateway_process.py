@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -102,6 +102,35 @@ class GatewayProcess:
         finally:
             self.process.kill()
 
+    def workers(self) -> list[int]:
+        """Process ids of its workers, where there are several."""
+        assert self.process
+        pid = self.process.pid
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+    def kill_worker(self, pid: int) -> None:
+        """kill -9, and wait until another has taken its place."""
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: pid not in self.workers() and len(self.workers()) > 1)
+
+    @contextmanager
+    def caller_of(self, worker: int, key: str) -> Iterator[httpx.Client]:
+        """A caller whose one connection that worker has; the kernel gives each to any of them."""
+        with ExitStack() as tried:
+            while True:
+                client = tried.enter_context(
+                    httpx.Client(
+                        base_url=self.url,
+                        headers={"authorization": f"Bearer {key}"},
+                        limits=httpx.Limits(max_connections=1),
+                        timeout=30,
+                    )
+                )
+                stream = client.get("/healthz").extensions["network_stream"]
+                if _has_connection(worker, self.port, stream.get_extra_info("client_addr")[1]):
+                    yield client
+                    return
+
     def post(self, path: str, key: str, value: Any, **headers: str) -> httpx.Response:
         given = {"authorization": f"Bearer {key}", **headers}
         return httpx.post(self.url + path, json=value, headers=given, timeout=20)
@@ -112,6 +141,23 @@ class GatewayProcess:
     def chat(self, key: str, model: str = "qwen3-8b", **fields: Any) -> httpx.Response:
         value = {"model": model, "messages": [{"role": "user", "content": "hi"}], **fields}
         return self.post("/v1/chat/completions", key, value)
+
+
+def _has_connection(pid: int, port: int, remote: int) -> bool:
+    """Whether the process has the connection from ``remote`` on its side of ``port``."""
+    inodes = set()
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, here, there, *fields = line.split()
+        if (int(here.partition(":")[2], 16), int(there.partition(":")[2], 16)) == (port, remote):
+            inodes.add(f"socket:[{fields[6]}]")
+    return any(_target(path) in inodes for path in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def _target(path: Path) -> str:
+    try:
+        return str(path.readlink())
+    except FileNotFoundError:
+        return ""
 
 
 @contextmanager

@@ -128,13 +128,14 @@ def test_one_probe_at_a_time_and_pauses_that_grow():
         now = health.opens_at
         assert health.state(now) == "half_open"
         assert health.may_take(now)
-        health.taken()
+        assert health.take(now)
+        assert health.take(now) is None
         assert not health.may_take(now)
         assert health.failed(now, "refused", at_once=True)
         pause = min(pause * 2, LONGEST_S)
         assert health.opens_at == now + pause
     now = health.opens_at
-    health.taken()
+    assert health.take(now)
     assert health.answered()
     assert health.state(now) == "closed"
     assert health.may_take(now)
@@ -152,6 +153,26 @@ def test_what_was_on_its_way_when_it_was_ejected_does_not_lengthen_the_pause():
 def test_a_probe_whose_caller_left_makes_room_for_another():
     health = Health()
     health.failed(0.0, "refused", at_once=True)
-    health.taken()
-    health.undecided()
+    probe = health.take(health.opens_at)
+    assert not health.may_take(health.opens_at)
+    health.undecided(probe)
     assert health.may_take(health.opens_at)
+
+
+def test_a_probe_that_ended_before_does_not_end_the_next():
+    health = Health()
+    health.failed(0.0, "refused", at_once=True)
+    first = health.take(health.opens_at)
+    assert health.answered()
+    health.failed(10.0, "refused", at_once=True)
+    assert health.take(health.opens_at)
+    # the first one's stream ends only now
+    health.undecided(first)
+    assert not health.may_take(health.opens_at)
+
+
+def test_an_ordinary_request_is_no_probe():
+    health = Health()
+    assert health.take(0.0) == 0
+    health.failed(0.0, "refused", at_once=True)
+    assert health.take(0.0) is None
