@@ -8,9 +8,7 @@ from difflib import get_close_matches
 
 from engines.vllm.notes import Note, Severity, Unreadable, gettext_noop, info, warning
 from routes.baseurl import read_base_url
-
-#: states as in engines.choices.EngineState
-READY, DRAINING = "ready", "draining"
+from routes.serving import target_state
 
 
 @dataclass(frozen=True)
@@ -23,6 +21,7 @@ class TargetFacts:
     model: str = ""
     served_names: Sequence[str] = ()
     max_model_len: int | None = None
+    #: as in engines.choices.EngineState
     state: str = ""
 
 
@@ -117,7 +116,7 @@ def _remarks(route: RouteFacts, enabled: Sequence[TargetFacts]) -> list[Note]:
         for target in engines
         if target.served_names and route.name not in target.served_names and not target.model
     ]
-    waiting = [target for target in engines if target.state and target.state not in {READY, DRAINING}]
+    waiting = [target for target in engines if target.state and target_state(target.state) == "down"]
     off = [target for target in route.targets if not target.enabled]
     found: list[Note] = []
     if renamed:

@@ -7,7 +7,9 @@ caller's own bytes, with single values put in place.
 from __future__ import annotations
 
 import json
+import re
 import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +24,23 @@ from routes.gateway.records import RouteRecord
 TRUE = {"true", "1", "on", "yes", "y", "t"}
 #: more tokens than any engine takes
 FAR = 1 << 62
+#: of the beginning of a prompt's text, and of the body that it is looked for in
 PREFIX_BYTES = 1024
+PREFIX_WITHIN = 4 << 10
+#: what a prompt begins with: one of these members, those whose strings are its text, and how many of them
+FIRST = ((b'"system"', b'"instructions"'), frozenset({b"system", b"instructions", b"text"}), 1)
+THEN = (
+    (b'"messages"', b'"prompt"', b'"input"'),
+    frozenset({b"content", b"text", b"prompt", b"input"}),
+    PREFIX_BYTES,
+)
+#: members behind a prompt that have texts of their own
+OTHERS = frozenset({b"system", b"instructions", b"tools"})
+#: a string, or as much of it as there is; with a colon behind it a member's name
+_STRING = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)(?:"(\s*:)?|\Z)', re.DOTALL)
+#: by path: the field that holds one prompt or several
+LISTS = {"completions": "prompt", "embeddings": "input", "rerank": "documents", "score": "text_2"}
+MOST_CHOICES = 1024
 #: tokens reserved for an answer whose length the caller left open
 OPEN_ANSWER = 512
 #: a token is seldom less than this many bytes of a body
@@ -42,7 +60,9 @@ class Asked:
     wants_continuous: bool = False
     has_stream_options: bool = False
     limits: dict[str, int] | None = None
+    #: answers that the engine works out to each prompt, and prompts
     choices: int = 1
+    prompts: int = 1
     previous_response: str = ""
     #: the id that the caller gives to its answer
     own_response: str = ""
@@ -87,13 +107,26 @@ def read_body(body: bytes, path: Path) -> Asked:
         if limit is not None and (number := _number(limit)) is not None:
             asked.limits = asked.limits or {}
             asked.limits[name] = number
-    choices = value.get("n")
-    if choices is not None and (choices := _number(choices) or 0) > 1:
-        asked.choices = min(choices, 1024)
+    # a sequence that best_of has dropped was worked out all the same
+    for name in ("n", "best_of"):
+        choices = value.get(name)
+        if choices is not None and (choices := _number(choices) or 0) > asked.choices:
+            asked.choices = min(choices, MOST_CHOICES)
+    if path.name in LISTS:
+        asked.prompts = _prompts(value.get(LISTS[path.name]))
+        if not path.tokens:
+            asked.choices = 0
     if path.kind == "responses":
         asked.previous_response = _text(value.get("previous_response_id"))
         asked.own_response = _text(value.get("request_id"))
     return asked
+
+
+def _prompts(value: Any) -> int:
+    """How many there are in a field that takes one or a list; a list of numbers is one, as tokens."""
+    if not isinstance(value, list) or not value or isinstance(value[0], int):
+        return 1
+    return len(value)
 
 
 def _text(value: Any) -> str:
@@ -122,24 +155,65 @@ def _number(value: Any) -> int | None:
 
 def estimate(asked: Asked, size: int, longest: int) -> tuple[int, int]:
     """(prompt, prompt and answer) in tokens, before the engine has counted: for reserving, not for bills.
-    ``longest`` is what an engine takes at most, 0 if that is not known."""
+    ``longest`` is what an engine takes at most of one prompt and its answer, 0 if that is not known."""
     prompt = max(1, size // BYTES_PER_TOKEN)
     if longest:
-        prompt = min(prompt, longest)
-    answer = min(asked.limits.values()) if asked.limits else OPEN_ANSWER
-    answer = max(0, answer) * asked.choices
+        prompt = min(prompt, longest * asked.prompts)
+    answer = max(0, min(asked.limits.values()) if asked.limits else OPEN_ANSWER)
     if longest:
-        answer = min(answer, (longest - prompt) * asked.choices)
-    return prompt, prompt + answer
+        answer = min(answer, longest - prompt // asked.prompts)
+    return prompt, prompt + answer * asked.choices * asked.prompts
 
 
 def prefix_mark(body: bytes) -> int:
-    """A number that requests with an equal beginning of their prompt share."""
-    for name in (b'"messages"', b'"prompt"', b'"input"', b'"system"'):
+    """A number that requests with an equal beginning of their prompt share: of its text, in whatever order
+    its fields are, however it is spaced and escaped."""
+    text: list[bytes] = []
+    size = 0
+    for names, texts, most in (FIRST, THEN):
+        for part in _texts(body, _member(body, names), texts, most):
+            text.append(part)
+            size += len(part)
+            if size >= PREFIX_BYTES:
+                break
+    return zlib.crc32(b"\0".join(text)[:PREFIX_BYTES] if text else body[:PREFIX_BYTES])
+
+
+def _member(body: bytes, names: Sequence[bytes]) -> int:
+    """Where the first of them that is there begins, or -1. Within a text their quotes would be escaped."""
+    for name in names:
         at = body.find(name)
+        while at >= 0 and body[at + len(name) : at + len(name) + 32].lstrip()[:1] != b":":
+            at = body.find(name, at + 1)
         if at >= 0:
-            return zlib.crc32(body[at : at + PREFIX_BYTES])
-    return zlib.crc32(body[:PREFIX_BYTES])
+            return at
+    return -1
+
+
+def _texts(body: bytes, start: int, texts: frozenset[bytes], most: int) -> Iterator[bytes]:
+    name = b""
+    for string, colon in _STRING.findall(body[start : start + PREFIX_WITHIN]) if start >= 0 else ():
+        if colon:
+            name = string
+            if name in OTHERS and b"content" in texts:
+                return
+        elif name in texts and string:
+            yield _plain(string)
+            most -= 1
+            if not most:
+                return
+
+
+def _plain(text: bytes) -> bytes:
+    """What a JSON string says. Its end may be missing."""
+    if b"\\" not in text:
+        return text
+    for end in range(len(text), max(0, len(text) - 12), -1):
+        try:
+            return orjson.loads(b'"%b"' % text[:end]).encode()
+        except orjson.JSONDecodeError:
+            continue
+    return text
 
 
 def limit_edits(asked: Asked, route: RouteRecord) -> dict[str, int]:

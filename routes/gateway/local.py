@@ -14,9 +14,11 @@ from routes.gateway.records import KeyRecord, RouteRecord, Snapshot
 
 
 def max_model_len(route: RouteRecord) -> int | None:
-    """The longest request that any of its engines takes; None where no engine says."""
+    """The longest request that any of its engines takes, or less where the route says so; None where neither
+    is known."""
     known = [target.max_model_len for target in route.targets if target.max_model_len]
-    return max(known, default=None)
+    told = [length for length in (max(known, default=None), route.context_length) if length]
+    return min(told, default=None)
 
 
 def _openai(route: RouteRecord, name: str) -> dict[str, Any]:

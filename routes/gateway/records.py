@@ -82,6 +82,8 @@ class RouteRecord:
     continuous_usage: bool = False
     description: str = ""
     created_at: float = 0.0
+    #: of the longest request, in tokens, where an operator has set it
+    context_length: int | None = None
 
 
 @dataclass(slots=True)

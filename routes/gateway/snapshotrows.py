@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from kvadmin.forwarded import unmapped
 from routes.gateway.records import KeyRecord, RouteRecord, Snapshot, TargetRecord, TargetState
+from routes.serving import served_name, target_state
 
 #: keys are compared with the database in groups of so many ids
 GROUP = 1000
@@ -51,14 +52,6 @@ LEFT JOIN engines_engine AS engine ON engine.id = target.engine_id
 LEFT JOIN engines_host AS host ON host.id = engine.host_id
 WHERE target.enabled ORDER BY target.id
 """
-
-#: unreachable is not dead: SSH or a poll failed, and whether the engine answers the gateway finds out itself
-STATES: dict[str, TargetState] = {
-    "ready": "ready",
-    "unreachable": "ready",
-    "draining": "draining",
-    "stopping": "draining",
-}
 
 _models = lru_cache(maxsize=4096)(frozenset)
 
@@ -178,16 +171,15 @@ def target_record(
     state: TargetState = "ready"
     if engine_id is not None:
         base_url = engine_url(service_address, kind, address, port)
-        state = STATES.get(observed, "down")
+        state = target_state(observed)
         sealed = engine_sealed
-        model = model or (served_names[0] if served_names else "")
     base_url = plain_url(base_url)
     api_key = unseal(sealed) if sealed else ""
     return TargetRecord(
         id,
         route_id,
         base_url,
-        model or route_name,
+        served_name(model, served_names or (), route_name),
         engine_id,
         engine_name or urlsplit(base_url).netloc,
         api_key or "",
@@ -228,6 +220,7 @@ def routes_by_name(
             continuous_usage=row[12],
             description=row[13],
             created_at=row[14],
+            context_length=row[15],
         )
         for row in routes
     ]

@@ -11,6 +11,7 @@ from engines.choices import EngineState
 from engines.models import Engine
 from kvadmin.crypto import EncryptedTextField, HoldsSecrets
 from routes.choices import MaxTokensRule, Policy, RouteState
+from routes.serving import served_name, target_state
 
 if TYPE_CHECKING:
     from kvadmin.models import User
@@ -166,12 +167,12 @@ class Target(HoldsSecrets):
     @property
     def served_name(self) -> str:
         """The model name that is sent to the target; the route's where the engine goes by it too."""
-        if self.model:
-            return self.model
-        served = self.engine.served_names if self.engine is not None else []
-        return self.route.name if not served or self.route.name in served else str(served[0])
+        return served_name(
+            self.model, self.engine.served_names if self.engine is not None else (), self.route.name
+        )
 
     @property
     def takes_requests(self) -> bool:
-        """Whether the gateway may send new requests: an outside one is tried, an engine must be ready."""
-        return self.enabled and (self.engine is None or self.engine.observed == EngineState.READY)
+        """Whether the gateway sends it new requests: an outside one is tried, an engine that is not known to
+        be down too."""
+        return self.enabled and (self.engine is None or target_state(self.engine.observed) == "ready")

@@ -57,6 +57,7 @@ PURE = [
     "kvadmin/up/backoff.py",
     "kvadmin/up/plan.py",
     "routes/baseurl.py",
+    "routes/serving.py",
     "routes/clients.py",
     "routes/errors.py",
     "routes/gateway/accounts.py",

@@ -14,6 +14,7 @@ from routes.gateway.forms import model_of_form, with_model
 from routes.gateway.jsonspans import members, named
 from routes.gateway.paths import find_path
 from routes.gateway.records import RouteRecord, TargetRecord
+from tests.support.upstream import compact
 
 CHAT = find_path(b"/v1/chat/completions").path
 RESPONSES = find_path(b"/v1/responses").path
@@ -226,6 +227,79 @@ def test_the_estimate_is_bounded_by_what_an_engine_takes():
     assert estimate(asked, 4000, 32768) == (1000, 4000)
     assert estimate(asked, 40_000_000, 32768) == (32768, 32768)
     assert estimate(read_body(b'{"model":"a"}', CHAT), 400, 32768)[1] > 100
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "size", "tokens"),
+    [
+        # each answer that the engine works out, also those that it does not give back
+        ("completions", {"prompt": "a", "max_tokens": 10, "n": 2, "best_of": 5}, 400, 100 + 50),
+        ("completions", {"prompt": "a", "max_tokens": 10, "n": 3, "best_of": 2}, 400, 100 + 30),
+        ("completions", {"prompt": "a", "max_tokens": 10, "best_of": None}, 400, 100 + 10),
+        # to each of several prompts
+        ("completions", {"prompt": ["a", "b", "c"], "max_tokens": 10}, 400, 100 + 30),
+        ("completions", {"prompt": ["a", "b", "c"], "max_tokens": 10, "n": 2}, 400, 100 + 60),
+        ("completions", {"prompt": [[1, 2], [3]], "max_tokens": 10}, 400, 100 + 20),
+        ("completions", {"prompt": [1, 2, 3], "max_tokens": 10}, 400, 100 + 10),
+        ("completions", {"prompt": [], "max_tokens": 10}, 400, 100 + 10),
+        # an engine's length is for one of them
+        ("completions", {"prompt": ["a"] * 4, "max_tokens": 10_000}, 8000, 2000 + 4 * 500),
+        ("completions", {"prompt": ["a"] * 4, "max_tokens": 10_000}, 80_000, 4000),
+        ("chat/completions", {"messages": [], "max_tokens": 10, "n": 4}, 400, 100 + 40),
+        # nothing is made but numbers
+        ("embeddings", {"input": ["a"] * 10}, 36_000, 9000),
+        ("embeddings", {"input": "a"}, 400, 100),
+        ("rerank", {"query": "a", "documents": ["a"] * 10}, 36_000, 9000),
+    ],
+)
+def test_what_is_reserved_is_for_every_prompt_and_every_answer(path, body, size, tokens):
+    found = find_path(f"/v1/{path}".encode()).path
+    asked = read_body(compact({"model": "a", **body}), found)
+    assert estimate(asked, size, 1000)[1] == tokens
+
+
+def variants(value: dict) -> list[bytes]:
+    """One value as different clients write it."""
+    backwards = json.loads(json.dumps(value), object_pairs_hook=lambda pairs: dict(reversed(pairs)))
+    return [
+        compact(value),
+        json.dumps(value).encode(),
+        json.dumps(value, ensure_ascii=False, indent=2).encode(),
+        json.dumps(backwards).encode(),
+        json.dumps(backwards, ensure_ascii=False, indent="\t").encode(),
+    ]
+
+
+TEXT = 'Du bist ein „Helfer“, 一个耐心的助手 📦 "quoted"\n' * 3
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"messages": [{"role": "system", "content": TEXT}, {"role": "user", "content": "Wo?"}]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": TEXT}]}]},
+        {"messages": [{"role": "system", "content": TEXT * 40}], "temperature": 1},
+        {"system": TEXT, "messages": [{"role": "user", "content": "messages"}]},
+        {"system": [{"type": "text", "text": TEXT}], "messages": [{"role": "user", "content": "hi"}]},
+        {"instructions": TEXT, "input": "Wo?"},
+        {"prompt": TEXT},
+        {"prompt": [TEXT, "b"]},
+    ],
+)
+def test_an_equal_prompt_has_an_equal_mark_however_it_is_written(value):
+    asked = {"model": "a", "user": "messages", **value, "max_tokens": 3}
+    marks = {prefix_mark(body) for body in variants(asked)}
+    assert len(marks) == 1
+    changed = json.loads(json.dumps(asked).replace("Helfer", "Freund"))
+    assert prefix_mark(compact(changed)) not in marks
+    other = {**asked, "model": "b", "user": "x", "max_tokens": 4}
+    assert prefix_mark(compact(other)) in marks
+
+
+@given(st.binary(max_size=300))
+def test_a_mark_is_found_in_anything(noise):
+    for start in (b"", b'{"messages":', b'{"system":"', b'{"prompt":["', b'{"input":{"content":"\\'):
+        assert 0 <= prefix_mark(start + noise) < 1 << 32
 
 
 def test_equal_beginnings_have_equal_marks():

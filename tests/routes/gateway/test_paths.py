@@ -78,6 +78,18 @@ def test_the_models_of_a_key_are_listed():
             reply = await gateway.get("/v1/models")
             assert [item["id"] for item in reply.json["data"]] == ["a-model", "b-model"]
             assert [item["max_model_len"] for item in reply.json["data"]] == [None, 32768]
+            # what an operator has set counts where it is less, or where no engine says
+            gateway.add_route("c", target, {**target, "max_model_len": 8192}, context_length=16384)
+            gateway.add_route("d", target, context_length=65536)
+            gateway.add_route("e", {**target, "max_model_len": None}, context_length=4096)
+            for name, length in (("c", 16384), ("d", 32768), ("e", 4096)):
+                reply = await gateway.get(f"/v1/models/{name}")
+                assert reply.json["max_model_len"] == length
+                assert (await gateway.get(f"/v1/models/{name}", "anthropic-version: 1")).json[
+                    "max_input_tokens"
+                ] == length
+                del gateway.snapshot.routes[name]
+            reply = await gateway.get("/v1/models")
             assert reply.json["data"][1]["object"] == "model"
             reply = await gateway.get("/v1/models/b-alias")
             assert (reply.json["id"], reply.json["root"]) == ("b-alias", "b-model")

@@ -288,6 +288,11 @@ def test_routes_and_targets(shop, database):
         ):
             database.execute("UPDATE engines_engine SET observed = %s", [observed])
             await until(lambda state=state: feed.snapshot.routes["qwen"].targets[0].state == state)
+        # a name that the route has too is the one that is sent: nothing is renamed then
+        database.execute('UPDATE engines_engine SET served_names = \'["served", "qwen3-8b"]\'')
+        await until(lambda: feed.snapshot.routes["qwen"].targets[0].model == "qwen3-8b")
+        database.execute("UPDATE routes_route SET context_length = 2048 WHERE name = 'qwen3-8b'")
+        await until(lambda: feed.snapshot.routes["qwen"].context_length == 2048)
         database.execute("DELETE FROM routes_target WHERE base_url LIKE 'https://api%%'")
         await until(lambda: len(feed.snapshot.routes["qwen"].targets) == 1)
 
