@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engines.vllm.arguments import OWN_FLAGS, Argument, read_arguments
+from engines.vllm.containers import Container, looks_like_yaml, read_docker, read_yaml, said_of
 from engines.vllm.fields import Field, Kind, fields_by_flag, read_value
 from engines.vllm.masking import find_secret, is_secret_name
+from engines.vllm.model_names import real_name
 from engines.vllm.notes import Note, Unreadable, error, gettext_noop, info, warning
 from engines.vllm.shellwords import Word, split_words
 from engines.vllm.spec import ServeSpec
@@ -35,12 +37,17 @@ class Command:
 
 
 def read_text(text: str) -> Command:
-    """Read a pasted command: prompts, variables in front, redirections behind and line breaks damaged
-    by a web page are understood, and said."""
-    cleaned = "\n".join(
-        _PROMPT.sub("", line) for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    )
-    split = split_words(cleaned, field="command")
+    """Read what was pasted: a command (prompts, variables in front, redirections behind and line breaks
+    damaged by a web page are understood, and said), a ``docker run`` line, a compose file, a manifest or
+    a list of arguments in YAML."""
+    plain = text.replace("\r\n", "\n").replace("\r", "\n")
+    if looks_like_yaml(plain):
+        try:
+            container = read_yaml(plain)
+        except Unreadable as problem:
+            return Command(understood=False, notes=[problem.note])
+        return _published(_of_container(container))
+    split = split_words("\n".join(_PROMPT.sub("", line) for line in plain.split("\n")), field="command")
     words, cut = _one_command(split.words)
     notes = [note for note in split.notes if not (cut and note.code == "literal_operator")]
     if cut:
@@ -58,8 +65,32 @@ def read_text(text: str) -> Command:
         if "=" in word:
             name, _, value = word.partition("=")
             environment[name] = value
-    command = read_words(words, environment)
+    container = read_docker(words)
+    command = read_words(words, environment) if container is None else _of_container(container)
     command.notes = notes + command.notes
+    return _published(command)
+
+
+def _of_container(container: Container) -> Command:
+    environment = dict(container.environment)
+    if container.gpus:
+        environment.setdefault("CUDA_VISIBLE_DEVICES", container.gpus)
+    visible = environment.pop("NVIDIA_VISIBLE_DEVICES", "")
+    if visible not in {"", "all", "none", "void"}:
+        environment.setdefault("CUDA_VISIBLE_DEVICES", visible)
+    command = read_words(container.words, environment)
+    secrets = {name: "" for name in container.secret_names if name not in _KVADMIN_VARIABLES}
+    command.spec = replace(command.spec, secrets={**secrets, **command.spec.secrets})
+    command.notes = said_of(container) + command.notes
+    return command
+
+
+def _published(command: Command) -> Command:
+    """With the model under the name it is published under."""
+    name, note = real_name(command.spec.model)
+    if note is not None:
+        command.spec = replace(command.spec, model=name)
+        command.notes.append(note)
     return command
 
 
@@ -115,11 +146,6 @@ def _arguments_of(words: Sequence[str]) -> list[str] | None:
         if re.search(r"vllm/entrypoints/(openai/api_server|cli/main)\.py$", word):
             rest = list(words[position + 1 :])
             return rest[1:] if rest[:1] == ["serve"] else rest
-        if "docker" in words[0] + words[min(1, len(words) - 1)] and re.search(
-            r"(^|/)vllm[\w.-]*(:|@|$)", word
-        ):
-            rest = list(words[position + 1 :])
-            return rest[2:] if rest[:2] == ["vllm", "serve"] else rest
     return None
 
 

@@ -6,7 +6,7 @@ import difflib
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as attribute
 from enum import StrEnum
 from typing import Any
@@ -57,7 +57,8 @@ class Translation:
 
     @property
     def notes(self) -> list[Note]:
-        return [line.note for line in self.lines if line.note is not None]
+        """What became of the flags of the profile; what was added says so where it stands."""
+        return [line.note for line in self.lines if line.note is not None and line.origin is not Origin.ADDED]
 
     @property
     def refused(self) -> list[Line]:
@@ -291,13 +292,14 @@ class _Translator:
                 gathered = {**gathered, **present}
                 self.lines = [line for line in self.lines if line.field != key]
             text = json.dumps(gathered)
-            note = warning(
-                "json_gathered",
-                gettext_noop("%(new)s holds what older flags said."),
-                field=key,
-                mends=self.gathered(target, key, text),
-                new=target,
-            )
+            mends = self.gathered(target, key, text)
+            self.lines = [
+                replace(line, note=replace(line.note, mends=mends))
+                if line.note is not None and line.note.params.get("new") == target
+                else line
+                for line in self.lines
+            ]
+            note = info("json_gathered", gettext_noop("Holds what older flags said."))
             self.lines.append(Line(Origin.ADDED, (), (target, text), note, key))
 
     def gathered(self, target: str, key: str, text: str) -> tuple[Mend, ...]:

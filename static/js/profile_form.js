@@ -56,6 +56,51 @@ addEventListener("beforeunload", (event) => {
   if (dirty) event.preventDefault();
 });
 
+/* A mend changes inputs as if somebody had typed; what stood there before comes back with one more click. */
+const status = document.getElementById("mended");
+const undone = [];
+
+function write(values) {
+  const before = {};
+  for (const [name, text] of Object.entries(values)) {
+    const input = form.elements.namedItem(name);
+    if (!input || input instanceof RadioNodeList) continue;
+    before[name] = [input.value, text];
+    if (input.matches("select") && ![...input.options].some((option) => option.value === text)) {
+      input.add(new Option(text, text));
+    }
+    input.value = text;
+    input.closest("details")?.setAttribute("open", "");
+  }
+  typed();
+  return before;
+}
+
+document.addEventListener("click", (event) => {
+  const mend = event.target.closest("[data-mend]");
+  if (mend) {
+    undone.push([mend.textContent, write(JSON.parse(mend.dataset.mend))]);
+  } else if (event.target.closest("[data-undo]") && undone.length) {
+    const kept = Object.entries(undone.pop()[1]).filter(
+      ([name, [, text]]) => form.elements.namedItem(name)?.value === text,
+    );
+    write(Object.fromEntries(kept.map(([name, [text]]) => [name, text])));
+  } else {
+    return;
+  }
+  status.hidden = undone.length === 0;
+  status.querySelector("span").textContent = undone.at(-1)?.[0] ?? "";
+  if (status.hidden) form.querySelector("#save").focus();
+  else status.querySelector("button").focus();
+});
+
+/* What was folded open stays open when sentences are renewed. */
+let opened = [];
+document.addEventListener("htmx:beforeSwap", (event) => {
+  if (event.detail.target.id !== "preview") return;
+  opened = [...event.detail.target.querySelectorAll("details[open][id]")].map((details) => details.id);
+});
+
 /* A refusal comes as sentences only; the fields keep what was typed into them. */
 document.addEventListener("htmx:beforeSwap", (event) => {
   const { xhr, target } = event.detail;
@@ -66,6 +111,8 @@ document.addEventListener("htmx:beforeSwap", (event) => {
 });
 
 function mark() {
+  for (const id of opened) document.getElementById(id)?.setAttribute("open", "");
+  for (const button of document.querySelectorAll("[data-mend]")) button.hidden = false;
   for (const slot of form.querySelectorAll(".notes")) {
     const input = document.getElementById(`in-${slot.id.slice("note-".length)}`);
     const wrong = slot.querySelector(".text-bad") !== null;
@@ -85,9 +132,11 @@ document.addEventListener("htmx:afterSettle", (event) => {
 });
 
 document.addEventListener("click", (event) => {
-  const link = event.target.closest('#wrong a[href^="#in-"]');
+  const link = event.target.closest('#preview a[href^="#in-"]');
   if (!link) return;
   const input = document.querySelector(link.getAttribute("href"));
   input?.closest("details")?.setAttribute("open", "");
   input?.focus();
 });
+
+mark();

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from engines.models import Engine, Profile
+from engines.views.profiles.checked import check_against
 from engines.views.profiles.draft import Draft, Variable
 from engines.views.profiles.pages import profile_or_404, revision_or_404
 from engines.views.profiles.present import (
@@ -22,6 +23,7 @@ from engines.views.profiles.present import (
     said,
     sections,
 )
+from engines.views.profiles.targets import targets_for
 from engines.vllm.exported import read_exported
 from engines.vllm.fields import fields
 from engines.vllm.notes import Note, Unreadable
@@ -38,10 +40,25 @@ _OTHERS = ("name", "description", "note", "model", "served_names", "gpus", "envi
 
 
 def form_context(
-    draft: Draft, notes: dict[str, list[Said]], *, spec: ServeSpec | None = None, **more: Any
+    request: HttpRequest,
+    draft: Draft,
+    notes: dict[str, list[Said]],
+    *,
+    spec: ServeSpec | None = None,
+    profile: Profile | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
-    """What form and preview show of a draft."""
+    """What form and preview show of a draft, checked against the vLLMs that were asked for."""
     spec = spec if spec is not None else draft.reading().spec
+    asked = request.POST.getlist("target") if request.POST.get("targets_shown") else None
+    targets = targets_for(
+        request.user,
+        model=spec.model,
+        profile=profile,
+        asked=asked,
+        version=request.POST.get("target_version", ""),
+    )
+    checked = check_against(spec, targets.chosen) if spec.model else None
     labels = {key: _(field.label) for key, field in fields().items()} | {
         "name": _("Name"),
         "description": _("Description"),
@@ -60,11 +77,14 @@ def form_context(
     ]
     return {
         "draft": draft,
-        "field_groups": sections(draft, notes),
+        "field_groups": sections(draft, notes, targets.chosen[0].release),
         "notes": notes,
         "slots": [(key, notes.get(key, [])) for key in (*_OTHERS, *fields())],
         "wrong": wrong,
-        "command": command_text(spec),
+        "command": command_text(spec, targets.chosen[0].release),
+        "targets": targets,
+        "checked": checked,
+        "profile": profile,
         "secret_names": [row.name for row in draft.variables if row.secret],
         "spare": [Variable()],
         **more,
@@ -114,7 +134,8 @@ class ProfileForm(PermissionView):
         status: int = 200,
         **more: Any,
     ) -> HttpResponse:
-        context = form_context(draft, notes, profile=profile, models=known_models(request.user), **more)
+        models = known_models(request.user)
+        context = form_context(request, draft, notes, profile=profile, models=models, **more)
         return render(request, "engines/profiles/form.html", context, status=status)
 
     def post(self, request: HttpRequest, pk: int | None = None) -> HttpResponse:
@@ -177,7 +198,9 @@ class ProfileForm(PermissionView):
             mine = ServeSpec(**{**spec.__dict__, "secrets": {**spec.secrets, **kept}})
             more["conflict"] = {"newest": newest, "changes": changes(newest.shown_spec, mine)}
         if request.htmx:
-            context = form_context(draft, notes, spec=reading.spec, profile=profile, oob=True, **more)
+            context = form_context(
+                request, draft, notes, spec=reading.spec, profile=profile, oob=True, **more
+            )
             response = render(request, "engines/profiles/preview.html", context, status=refused.status)
         else:
             lost = any(row.secret and row.value for row in draft.variables)
@@ -197,7 +220,7 @@ class ProfilePreview(PermissionView):
         draft = Draft.from_post(request.POST)
         reading = draft.reading()
         notes = said(note for note in reading.notes if note.code != "model_missing")
-        context = form_context(draft, notes, spec=reading.spec, oob=True)
+        context = form_context(request, draft, notes, spec=reading.spec, oob=True)
         response = render(request, "engines/profiles/preview.html", context)
         response["Cache-Control"] = "no-store"
         return response
@@ -255,10 +278,10 @@ class ProfileImport(PermissionView):
             sentences.append(Said(sentence, "warn"))
         reading = draft.reading()
         context = form_context(
+            request,
             draft,
             said(note for note in reading.notes if note.code != "model_missing"),
             spec=reading.spec,
-            profile=None,
             models=known_models(request.user),
             imported=sentences,
         )
@@ -268,4 +291,4 @@ class ProfileImport(PermissionView):
 
 
 def _sentences(notes: Sequence[Note]) -> list[Said]:
-    return [Said(note.text(_), said([note])[note.field][0].tone) for note in notes]
+    return [one for note in notes for one in said([note])[note.field]]

@@ -9,11 +9,14 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from engines.models import Engine, Host, Revision
+from engines.views.profiles.checked import Fix, default_words, fixes_of
 from engines.views.profiles.draft import Draft
 from engines.vllm.command import display_command, masked_extra
+from engines.vllm.defaults import default_of
 from engines.vllm.fields import Field, Kind, fields, groups, value_text
 from engines.vllm.masking import MASK, mask_environment
 from engines.vllm.notes import Note, Severity, Unreadable
+from engines.vllm.releases import Release
 from engines.vllm.spec import ServeSpec
 
 
@@ -23,6 +26,7 @@ class Said:
 
     text: str
     tone: str  # bad, warn, info
+    fixes: list[Fix] = field(default_factory=list)
 
     @property
     def css(self) -> str:
@@ -40,7 +44,7 @@ def said(notes: Iterable[Note]) -> dict[str, list[Said]]:
     """Sentences in the reader's language by the key of their field."""
     found: dict[str, list[Said]] = {}
     for note in notes:
-        found.setdefault(note.field, []).append(Said(note.text(_), _TONES[note.severity]))
+        found.setdefault(note.field, []).append(Said(note.text(_), _TONES[note.severity], fixes_of(note)))
     return found
 
 
@@ -51,6 +55,7 @@ class Control:
     field: Field
     value: str
     notes: list[Said]
+    release: Release
 
     @property
     def key(self) -> str:
@@ -106,11 +111,9 @@ class Control:
 
     @property
     def default(self) -> str:
-        """vLLM's default in the newest release, in words; "" where it decides at start."""
-        value = self.field.facts.defaults[-1][1]
-        if value in (None, "", {}, [], False) or isinstance(value, dict | list):
-            return ""
-        return value_text(value)
+        """The default of the version that the form is checked against, in words."""
+        default = default_of(self.field.flag, self.release)
+        return default_words(default) if default.known else ""
 
     @property
     def releases(self) -> str:
@@ -140,10 +143,11 @@ class Section:
         return first or bool(self.used) or any(control.notes for control in self.controls)
 
 
-def sections(draft: Draft, notes: Mapping[str, list[Said]]) -> list[Section]:
+def sections(draft: Draft, notes: Mapping[str, list[Said]], release: Release) -> list[Section]:
     """The form's groups with their controls."""
     controls = [
-        Control(field, draft.values.get(key, ""), list(notes.get(key, ()))) for key, field in fields().items()
+        Control(field, draft.values.get(key, ""), list(notes.get(key, ())), release)
+        for key, field in fields().items()
     ]
     return [
         Section(
@@ -243,7 +247,7 @@ def changes(old: ServeSpec, new: ServeSpec) -> list[Pair]:
     return [pair for pair in compare(old, new) if pair.differs]
 
 
-def command_text(spec: ServeSpec) -> str:
+def command_text(spec: ServeSpec, release: Release | None = None) -> str:
     """The command as far as it can be built: what cannot be read is left out of it."""
     spec = spec if spec.model else replace(spec, model="MODEL")
     for attempt in (
@@ -253,7 +257,7 @@ def command_text(spec: ServeSpec) -> str:
         replace(spec, gpus="", extra_arguments=""),
     ):
         try:
-            return display_command(attempt)
+            return display_command(attempt, release=release)
         except Unreadable:
             continue
     return ""

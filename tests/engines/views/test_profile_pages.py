@@ -421,7 +421,8 @@ def test_the_reference_command_comes_in_and_can_be_saved(client, operator):
     html = client.post(reverse("engines:profile_import"), {"command": pasted}).content.decode()
     assert "Backslashes followed by a blank were read as line breaks" in html
     assert "--host 0.0.0.0 --port 8000: address and port are settled" in html
-    assert 'value="Qwen/Qwen3-8B-Instruct"' in html
+    assert 'value="Qwen/Qwen3-8B"' in html
+    assert "There is no Qwen/Qwen3-8B-Instruct" in html
     typed = {
         "name": "qwen3-8b",
         "model": REFERENCE_SPEC.model,
