@@ -233,6 +233,9 @@ class StopEngineSerializer(StrictSerializer):
     grace_s = serializers.IntegerField(
         required=False, min_value=0, max_value=600, help_text="How long its requests may still take."
     )
+    at_once = serializers.BooleanField(
+        default=False, help_text="Do not wait for the requests of callers that reach it through a route."
+    )
 
 
 class DrainEngineSerializer(StrictSerializer):
@@ -349,7 +352,8 @@ class EngineViewSet(ReadViewSet):
 
     @extend_schema(
         summary="Stop an engine",
-        description="While it is being started, the operation is the start, which is cancelled first.",
+        description="One that callers reach through a route is drained first, unless at_once: the operation "
+        "is that drain. While it is being started, the operation is the start, which is cancelled first.",
         request=StopEngineSerializer,
         responses={202: OperationSerializer},
     )

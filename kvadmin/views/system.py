@@ -107,6 +107,13 @@ def kept() -> dict[str, str]:
         % {"count": settings.KVADMIN_KEEP_STARTS},
         _("Operations that have ended"): days(settings.KVADMIN_KEEP_OPERATIONS_D),
         _("Audit events"): days(settings.KVADMIN_KEEP_AUDIT_D),
+        _("Usage, each request"): _("%(days)s, or until they take %(size)d GB")
+        % {"days": days(settings.KVADMIN_KEEP_USAGE_D), "size": settings.KVADMIN_KEEP_USAGE_GB},
+        _("Usage by the minute"): days(max(settings.KVADMIN_KEEP_MINUTES_D, settings.KVADMIN_KEEP_USAGE_D)),
+        _("Usage by the hour"): days(max(settings.KVADMIN_KEEP_HOURS_D, settings.KVADMIN_KEEP_USAGE_D + 31)),
+        _("Usage by the day"): _("five years"),
+        _("Usage that waits in a gateway for the database"): _("up to %(size)d MB for each worker")
+        % {"size": settings.ENV.spool_mb},
     }
 
 

@@ -12,7 +12,8 @@ from routes.models import Business
 
 @dataclass
 class RemoveBusiness(Action[None]):
-    """With its ended keys; refused while one could still work. Its usage stays counted, without its name."""
+    """With its ended keys, which gateways then know as little as any other text; refused while one could
+    still work. Its usage stays counted, without its name."""
 
     business: Business
 

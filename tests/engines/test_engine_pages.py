@@ -7,6 +7,7 @@ from engines.models import Engine, EngineStart, Operation
 from engines.operations.begin import begin_operation
 from kvadmin.actions import Actor
 from tests.support.factories import EngineFactory, EnvironmentFactory, HostFactory, RevisionFactory
+from tests.support.route_factories import TargetFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -71,6 +72,26 @@ def test_a_second_start_is_told_what_is_under_way(client, operator, engine):
     answer = client.post(url, follow=True)
     assert Operation.objects.count() == 1
     assert [message.level_tag for message in answer.context["messages"]] == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"), [({}, OperationKind.DRAIN), ({"at_once": "1"}, OperationKind.STOP)]
+)
+def test_an_engine_with_callers_is_drained_unless_it_is_to_stop_at_once(
+    client, operator, engine, given, kind
+):
+    engine.observed = EngineState.READY
+    engine.save()
+    client.force_login(operator)
+    page = client.get(engine.get_absolute_url()).content.decode()
+    assert "at_once" not in page
+    assert "Stop the engine? Requests that are running are cut off." in page
+    TargetFactory(engine=engine)
+    page = client.get(engine.get_absolute_url()).content.decode()
+    assert 'name="at_once"' in page
+    assert "it finishes the requests it has first" in page
+    client.post(reverse("engines:engine_verb", args=[engine.pk, "stop"]), given)
+    assert Operation.objects.get(engine=engine).kind == kind
 
 
 def test_an_unknown_verb_and_a_get_do_nothing(client, operator, engine):

@@ -8,6 +8,7 @@ import pytest
 from django.urls import reverse
 
 from kvadmin.up import proc, status
+from routes.usage.tables import HOURS, MINUTES
 
 pytestmark = pytest.mark.django_db
 
@@ -45,6 +46,18 @@ def test_it_says_how_long_things_are_kept(client, operator, settings):
     html = client.get(reverse("kvadmin:system")).content.decode()
     assert "<dt>Audit events</dt><dd>365 days</dd>" in html
     assert "<dt>Operations that have ended</dt><dd>77 days</dd>" in html
+
+
+def test_it_says_what_is_kept_of_usage(client, operator, settings):
+    settings.KVADMIN_KEEP_USAGE_D, settings.KVADMIN_KEEP_USAGE_GB = 45, 7
+    settings.KVADMIN_KEEP_MINUTES_D, settings.KVADMIN_KEEP_HOURS_D = 10, 500
+    settings.ENV = settings.ENV.model_copy(update={"spool_mb": 333})
+    client.force_login(operator)
+    kept = client.get(reverse("kvadmin:system")).context["kept"]
+    assert kept["Usage, each request"] == "45 days, or until they take 7 GB"
+    assert kept["Usage by the minute"] == f"{MINUTES.keep.days} days" == "45 days"
+    assert kept["Usage by the hour"] == f"{HOURS.keep.days} days" == "500 days"
+    assert kept["Usage that waits in a gateway for the database"] == "up to 333 MB for each worker"
 
 
 def test_valkey_away_is_said_with_what_it_means(client, operator, settings):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
@@ -38,7 +40,11 @@ class EngineVerbView(PermissionView, View):
         engine = get_object_or_404(Engine.objects.visible_to(request.user), pk=pk)
         if verb not in VERBS:
             raise Http404
-        more = {"override": request.POST.getlist("override")} if verb in {"start", "restart"} else {}
+        more: dict[str, Any] = {}
+        if verb in {"start", "restart"}:
+            more["override"] = request.POST.getlist("override")
+        elif verb == "stop":
+            more["at_once"] = "at_once" in request.POST
         try:
             VERBS[verb](actor=actor_of(request), engine=engine, **more).run()
         except ActionError as error:

@@ -10,6 +10,7 @@ from django.shortcuts import get_object_or_404, render
 from django.utils.translation import gettext as _
 from django.views import View
 
+from engines.actions.engine_states import has_callers
 from engines.choices import EngineState
 from engines.models import Engine, Operation
 from engines.views.fleet import make_cards
@@ -76,6 +77,7 @@ def engine_context(request: HttpRequest, pk: int) -> dict[str, Any]:
         "failed_operation": failed,
         "override": waivable(failed),
         "offered": offered(engine),
+        "callers": has_callers(engine),
         "tabs": tabs(engine),
         "tab": request.resolver_match.url_name if request.resolver_match else "",
         "findings": findings(engine),
@@ -97,6 +99,7 @@ def mark_of(context: dict[str, Any]) -> str:
     """Changes whenever the state part of the page would look different."""
     engine, operation = context["engine"], context["operation"]
     text = f"{engine.seq}:{engine.observed}:{engine.answered_at}:{operation and operation.pk}"
+    text += f":{context['callers']}"
     if operation is not None:
         text += f":{operation.progress}:{operation.progress_text}" + ",".join(
             f"{step.state}{step.detail}" for step in operation.steps.all()

@@ -13,6 +13,7 @@ from engines.models import Engine, EngineStart, Operation
 from kvadmin.models import AuditEvent
 from tests.support.api import Api, assert_problem
 from tests.support.factories import EngineFactory, EnvironmentFactory, HostFactory, RevisionFactory
+from tests.support.route_factories import TargetFactory
 
 
 @pytest.fixture
@@ -137,6 +138,17 @@ def test_a_repeated_start_by_key_is_the_same_operation(api, engine):
 def test_each_verb_begins_its_operation(api, engine, verb, state, kind):
     Engine.objects.update(observed=state)
     response = api.post(f"engines/{engine.pk}/{verb}/")
+    assert response.status_code == 202, response.content
+    assert Operation.objects.get().kind == kind
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"), [({}, OperationKind.DRAIN), ({"at_once": True}, OperationKind.STOP)]
+)
+def test_an_engine_with_callers_is_stopped_at_once_where_that_is_asked_for(api, engine, body, kind):
+    Engine.objects.update(observed=EngineState.READY)
+    TargetFactory(engine=engine)
+    response = api.post(f"engines/{engine.pk}/stop/", {"grace_s": 5, **body})
     assert response.status_code == 202, response.content
     assert Operation.objects.get().kind == kind
 

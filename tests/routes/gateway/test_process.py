@@ -97,6 +97,11 @@ def test_changes_are_followed_at_once(start, business, route, engine):
     wait_for(lambda: gateway.chat(other).status_code == 200, 2)
     Route.objects.filter(pk=route.pk).update(enabled=False)
     wait_for(lambda: gateway.chat(other).status_code == 503, 2)
+    business.delete()
+    wait_for(lambda: gateway.chat(other).status_code == 401, 2)
+    # nothing is left that could say more of the one or of the other
+    for secret in (text, other):
+        assert gateway.chat(secret).json()["error"]["code"] == "invalid_api_key"
 
 
 @pytest.mark.parametrize("workers", [1, 2])
