@@ -7,6 +7,7 @@ from engines.views.hosts.buttons import ConfirmKey, Discover, Probe, Remove, Tes
 from engines.views.hosts.edit import AddLocal, AddView, EditView
 from engines.views.hosts.pages import DetailView, GpuMemory, ListView, StatusView
 from engines.views.hosts.provision import ProvisionView, RegisterView
+from engines.views.hosts.upgrade import UpgradeView
 
 urlpatterns: list[URLPattern] = [
     path("hosts/", ListView.as_view(), name="host_list"),
@@ -22,6 +23,7 @@ urlpatterns: list[URLPattern] = [
     path("hosts/<int:pk>/discover/", Discover.as_view(), name="host_discover"),
     path("hosts/<int:pk>/remove/", Remove.as_view(), name="host_remove"),
     path("hosts/<int:pk>/provision/", ProvisionView.as_view(), name="host_provision"),
+    path("hosts/<int:pk>/upgrade/", UpgradeView.as_view(), name="host_upgrade"),
     path("hosts/<int:pk>/register/", RegisterView.as_view(), name="host_register"),
     path("hosts/<int:pk>/adopt/<int:pid>/", AdoptView.as_view(), name="host_adopt"),
 ]

@@ -13,7 +13,9 @@ from django.utils.translation import gettext as _
 from engines.actions.archive_profile import ArchiveProfile
 from engines.actions.restore_profile import RestoreProfile
 from engines.models import Engine, Profile, Revision
+from engines.views.profiles.checked import check_against
 from engines.views.profiles.present import Past, changes, command_text, compare, rows_of, said
+from engines.views.profiles.targets import targets_for
 from engines.vllm.command import display_command
 from engines.vllm.exported import exported
 from engines.vllm.validate import check_spec
@@ -79,12 +81,14 @@ class ProfileDetail(PermissionView):
             .select_related("host", "revision")
         )
         notes = said(note for note in check_spec(spec) if note.field)
+        targets = targets_for(request.user, model=spec.model, profile=profile, asked=None)
         context = {
             "profile": profile,
             "revision": revision,
             "newest": profile.latest,
             "rows": rows_of(spec),
             "command": command_text(spec),
+            "checked": check_against(spec, targets.chosen),
             "notes": [note for found in notes.values() for note in found if note.tone != "info"],
             "engines": engines,
             "past": self._past(profile, engines, everything=request.GET.get("revisions") == "all"),
