@@ -508,22 +508,23 @@ class Answering:
             return 0, 0, 0, ""
         stream, counts = self.stream, self.counts
         if stream is not None:
-            return self._stream_tokens(stream)
+            return self._stream_tokens(stream, status)
         if counts is not None:
             return counts.prompt, counts.cached, counts.completion, "engine"
         if status == 499:
             return self.prompt_estimate, 0, 0, "estimated"
-        if status < 400:
+        # where nothing was said at all, nothing was worked out that could be charged
+        if status < 400 and (self.size or self.mode == "pass"):
             return self.prompt_estimate, 0, self.size // 4, "estimated"
         return 0, 0, 0, ""
 
-    def _stream_tokens(self, stream: Stream) -> tuple[int, int, int, str]:
+    def _stream_tokens(self, stream: Stream, status: int) -> tuple[int, int, int, str]:
         counts = stream.counts
         if counts is not None and stream.final:
             return counts.prompt, counts.cached, counts.completion, "engine"
         if counts is not None and counts.completion:
             return counts.prompt, counts.cached, counts.completion, "partial"
-        if stream.error is not None and not self.begun:
+        if (stream.error is not None and not self.begun) or (status == 200 and not stream.completion_events):
             return 0, 0, 0, ""
         prompt, cached = (counts.prompt, counts.cached) if counts else (self.prompt_estimate, 0)
         # the first event of a stream says who speaks

@@ -13,7 +13,7 @@ import structlog
 
 from kvadmin.forwarded import Network, client_address, is_trusted, parse_address
 from routes.gateway import heads
-from routes.gateway.exchange import Exchange
+from routes.gateway.exchange import OWN_KINDS, Exchange
 from routes.gateway.faults import Fault, fault_body
 from routes.gateway.health import Health
 from routes.gateway.paths import find_path
@@ -186,6 +186,9 @@ class App:
         retry = b"" if fault.retry_after_s is None else b"retry-after: %d\r\n" % max(1, fault.retry_after_s)
         request.keep = False
         exchange.address = self.address_of(connection.peer, request.headers)
+        if request.method and found is not None and found.path.kind not in OWN_KINDS:
+            # whatever it is refused for, it is a request of its key
+            exchange.early()
         exchange.settle(fault.status, "caller", fault.code)
         return b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b\r\n%b" % (
             heads.status_line(fault.status),

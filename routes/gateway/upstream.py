@@ -20,6 +20,7 @@ import httptools
 import structlog
 
 from routes.gateway import heads
+from routes.gateway.packed import Unpacked, unpacking
 from routes.gateway.repeats import Repeat
 from routes.gateway.sweep import Sweeper
 
@@ -30,6 +31,7 @@ MAX_IDLE = 512
 KEEP_S = 4.0
 KEEP_TLS_S = 25.0
 BIG_BODY = 64 << 10
+TORN = "ended a packed answer before it was complete"
 
 logger = structlog.get_logger("routes.gateway")
 
@@ -80,6 +82,7 @@ class UpstreamConnection(asyncio.Protocol):
         "idle_since",
         "interim",
         "origin",
+        "packed",
         "parser",
         "reused",
         "started",
@@ -108,6 +111,7 @@ class UpstreamConnection(asyncio.Protocol):
         #: nothing else is being handled)
         self.failed: _Garbled | None = None
         self.head: AnswerHead | None = None
+        self.packed: Unpacked | None = None
 
     def send(self, taker: Taker, head: bytes, body: bytes) -> None:
         self.taker = taker
@@ -189,6 +193,9 @@ class UpstreamConnection(asyncio.Protocol):
             # the taker gave up while it was fed
             return
         if self.complete:
+            if self.packed is not None and not self.packed.whole:
+                self._broken(TORN)
+                return
             if self.status == 200:
                 self._learn(data)
             self._release()
@@ -209,7 +216,7 @@ class UpstreamConnection(asyncio.Protocol):
         taker, self.taker = self.taker, None
         if taker is None:
             return
-        if self.status and self.until_close and exc is None:
+        if self.status and self.until_close and exc is None and (self.packed is None or self.packed.whole):
             taker.answer_end()
         else:
             taker.answer_lost(Failure("cut", "closed the connection before its answer was complete"))
@@ -274,13 +281,28 @@ class UpstreamConnection(asyncio.Protocol):
             and b"transfer-encoding" not in headers
             and status not in (204, 304)
         )
+        if b"content-encoding" in headers:
+            self._unpack(headers)
         if self.taker is not None:
             self.head = AnswerHead(status, headers, heads.passed_back(headers))
             self.taker.answer_head(self.head)
 
     def on_body(self, data: bytes) -> None:
         if self.taker is not None and not self.complete:
+            if self.packed is not None:
+                try:
+                    data = self.packed.feed(data)
+                except ValueError as error:
+                    raise self._garbled(str(error)) from None
             self.taker.answer_body(data)
+
+    def _unpack(self, headers: dict[bytes, bytes]) -> None:
+        try:
+            self.packed = unpacking(headers.pop(b"content-encoding"))
+        except ValueError as error:
+            raise self._garbled(str(error)) from None
+        if self.packed is not None:
+            headers.pop(b"content-length", None)
 
     def on_message_complete(self) -> None:
         if self.interim:

@@ -72,6 +72,7 @@ PURE = [
     "routes/gateway/health.py",
     "routes/gateway/jsonspans.py",
     "routes/gateway/local.py",
+    "routes/gateway/packed.py",
     "routes/gateway/paths.py",
     "routes/gateway/renaming.py",
     "routes/gateway/responses.py",
