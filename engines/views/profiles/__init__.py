@@ -2,12 +2,13 @@
 
 from django.urls import path, re_path
 
-from engines.views.profiles import form, pages
+from engines.views.profiles import flags, form, pages
 
 urlpatterns = [
     path("profiles/", pages.ProfileList.as_view(), name="profile_list"),
     path("profiles/add/", form.ProfileForm.as_view(), name="profile_add"),
     path("profiles/import/", form.ProfileImport.as_view(), name="profile_import"),
+    path("profiles/flags/", flags.FlagList.as_view(), name="flag_list"),
     path("profiles/preview/", form.ProfilePreview.as_view(), name="profile_preview"),
     path("profiles/<int:pk>/", pages.ProfileDetail.as_view(), name="profile_detail"),
     path("profiles/<int:pk>/edit/", form.ProfileForm.as_view(), name="profile_edit"),

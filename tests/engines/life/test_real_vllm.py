@@ -20,10 +20,11 @@ from engines.launch.identity import identity_of
 from engines.models import Engine, EngineStart
 from engines.ssh.local import local_session
 from engines.vllm import log
+from engines.vllm.reading import read_text
 from kvadmin.env import BASE_DIR
-from tests.engines.life.conftest import Place
+from tests.engines.life.conftest import Place, free_port
 from tests.support import real_vllm, simulated_engine
-from tests.support.factories import HostFactory
+from tests.support.factories import EngineFactory, HostFactory, RevisionFactory
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1800)]
 
@@ -172,3 +173,56 @@ def compare_with_the_simulated_one(real: Place, engine: Engine, tmp_path: Path) 
     truth = log.read({}, Path(engine.current_start.log_path).read_text())
     assert set(told) - {"done", "total", "weights_gib"} <= set(truth) | {"done", "total"}
     assert double.stop(other).state == "succeeded"
+
+
+#: the playbook's command as a web page gives it, with line breaks as backslash-blank
+REFERENCE = (
+    "vllm serve Qwen/Qwen3-8B-Instruct --host 0.0.0.0 --port 8000 --tensor-parallel-size 1 \\ "
+    "--max-model-len 32768 --gpu-memory-utilization 0.90 --enable-prefix-caching \\ "
+    "--enable-chunked-prefill --max-num-batched-tokens 8192 --max-num-seqs 64 \\ "
+    "--block-size 16 --swap-space 8 --served-model-name qwen3-8b --disable-log-requests"
+)
+
+
+def test_vllm_refuses_the_reference_command_and_takes_what_the_profile_makes_of_it(real):
+    """Only the model is another one, and the CPU is told its cache's size and to compile nothing."""
+    command = read_text(REFERENCE)
+    assert command.spec.model == "Qwen/Qwen3-8B"
+    flags = REFERENCE.replace("\\ ", "").split()[3:]
+    refusal = subprocess.run(
+        [str(real.executable), "serve", str(real.model), *flags], capture_output=True, text=True, timeout=300
+    )
+    assert refusal.returncode == 2
+    assert "unrecognized arguments: --swap-space 8 --disable-log-requests" in refusal.stderr
+
+    revision = RevisionFactory(
+        model=str(real.model),
+        served_names=list(command.spec.served_names),
+        values=dict(command.spec.values),
+        environment={**ENVIRONMENT, "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"},
+        extra_arguments="--enforce-eager",
+    )
+    engine = EngineFactory(
+        host=real.host,
+        revision=revision,
+        environment=real.vllm,
+        port=free_port(),
+        bind_address="127.0.0.1",
+        desired="running",
+    )
+    start(real, engine)
+    started = engine.current_start.command
+    assert not {"--swap-space", "--disable-log-requests"} & set(started)
+    for flag, value in (
+        ("--max-model-len", "32768"),
+        ("--gpu-memory-utilization", "0.9"),
+        ("--max-num-batched-tokens", "8192"),
+        ("--max-num-seqs", "64"),
+        ("--block-size", "16"),
+        ("--served-model-name", "qwen3-8b"),
+    ):
+        assert started[started.index(flag) + 1] == value
+    told = httpx.get(
+        f"http://127.0.0.1:{engine.port}/v1/models", headers={"Authorization": f"Bearer {engine.api_key}"}
+    ).json()
+    assert [(one["id"], one["max_model_len"]) for one in told["data"]] == [("qwen3-8b", 32768)]
