@@ -81,7 +81,7 @@ def check(context: Context) -> Done:
         facts = parse_preflight(result.stdout)
     except PreflightIncomplete as error:
         raise HostUnreachable(_("The connection was cut while the host was being checked.")) from error
-    flags, translated = flag_check(spec, facts.version or need.version)
+    flags, translated = flag_check(spec, facts.version or need.version, context.host)
     checks = [*run_checks(facts, need), flags]
     override = context.parameters.get("override", [])
     context.scratch["checks"] = [one.as_dict() for one in checks]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from engines.vllm.notes import Unreadable, error, gettext_noop
+from engines.vllm.notes import Unreadable, error, gettext_noop, mend
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ def parse_gpus(text: str) -> list[str]:
                     gettext_noop("“%(part)s” names no GPU."),
                     remedy=gettext_noop("Write numbers as nvidia-smi shows them: 0,1 or 0-3, or UUIDs."),
                     field="gpus",
+                    mends=(mend(gettext_noop("Name no GPU"), {"gpus": ""}),),
                     part=part[:80],
                 )
             )
@@ -75,6 +76,7 @@ def parse_gpus(text: str) -> list[str]:
                 gettext_noop("GPU %(gpu)s is named twice."),
                 remedy=gettext_noop("Name each GPU once."),
                 field="gpus",
+                mends=(mend(gettext_noop("Name it once"), {"gpus": ",".join(dict.fromkeys(found))}),),
                 gpu=doubled,
             )
         )

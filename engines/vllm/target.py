@@ -232,6 +232,21 @@ def _block_size(spec: ServeSpec, target: Target) -> list[Note]:
     if size is None:
         return []
     leave = mend(gettext_noop("Leave the page size to vLLM"), {"block_size": ""})
+    if target.cpu and size % 32:
+        # seen with 0.32.0: "No common block size for 16 (CPU_ATTN: [MultipleOf(32)])"
+        say = error if target.release.at_least("0.32.0") else warning
+        return [
+            say(
+                "block_size_cpu",
+                gettext_noop(
+                    "On a CPU vLLM %(version)s takes pages of 32 tokens or a multiple, not %(size)d."
+                ),
+                field="block_size",
+                mends=(leave, mend(gettext_noop("Write %(new)s"), {"block_size": "32"}, new="32")),
+                version=target.release.version,
+                size=size,
+            )
+        ]
     if target.release.at_least("0.18.0") and size % 16 and not target.cpu:
         return [
             error(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from engines.vllm.fields import fields
 from engines.vllm.notes import Mend, Note, Unreadable, error, gettext_noop, mend, warning
 from engines.vllm.spec import ServeSpec, parse_gpus
@@ -76,7 +78,7 @@ def check_together(spec: ServeSpec) -> list[Note]:
                 gettext_noop("Tool calls need a tool parser; vLLM does not start without one."),
                 remedy=gettext_noop("Choose the parser of the model's family, for example hermes for Qwen."),
                 field="tool_call_parser",
-                mends=(_out("enable_auto_tool_choice"),),
+                mends=(*_parser(spec.model), _out("enable_auto_tool_choice")),
             )
         )
     if values.get("tool_call_parser") and not values.get("enable_auto_tool_choice"):
@@ -104,6 +106,7 @@ def check_together(spec: ServeSpec) -> list[Note]:
                 gettext_noop("The model's code may change with every download."),
                 remedy=gettext_noop("Give a commit as the model revision."),
                 field="trust_remote_code",
+                mends=(_out("trust_remote_code"),),
             )
         )
     return notes
@@ -150,6 +153,24 @@ def check_gpus(spec: ServeSpec) -> list[Note]:
             )
         ]
     return []
+
+
+#: tool parsers by model family, as vLLM's own documentation names them
+_PARSERS = (
+    (r"qwen3-coder", "qwen3_coder"),
+    (r"qwen|hermes", "hermes"),
+    (r"llama-?3", "llama3_json"),
+    (r"mistral|mixtral", "mistral"),
+    (r"deepseek-v3\.1", "deepseek_v31"),
+    (r"deepseek-(v3|r1)", "deepseek_v3"),
+    (r"gpt-oss", "openai"),
+    (r"kimi-k2", "kimi_k2"),
+)
+
+
+def _parser(model: str) -> tuple[Mend, ...]:
+    name = next((name for pattern, name in _PARSERS if re.search(pattern, model.lower())), "")
+    return (_set("tool_call_parser", name),) if name else ()
 
 
 def _set(key: str, value: object) -> Mend:

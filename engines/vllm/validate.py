@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engines.vllm.arguments import read_extra
@@ -85,11 +85,26 @@ def read_values(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[Note]]:
         try:
             value = read_value(field, raw.get(key))
         except Unreadable as problem:
-            notes.append(problem.note)
+            notes.append(replace(problem.note, mends=_readable(field, raw.get(key))))
             continue
         if value is not None:
             typed[key] = value
     return typed, notes
+
+
+def _readable(field: Field, raw: Any) -> tuple[Mend, ...]:
+    """What somebody may have meant by a value that cannot be read, and no value at all."""
+    text = str(raw).strip()
+    meant = ""
+    if field.kind is Kind.CHOICE:
+        meant = next(iter(difflib.get_close_matches(text.lower(), field.choices, n=1)), "")
+    elif field.kind in {Kind.INT, Kind.SIZE, Kind.FLOAT}:
+        number = re.search(r"\d+(?:[.,]\d+)?", text)
+        if number is not None:
+            meant = number[0].replace(",", ".")
+            meant = meant if field.kind is Kind.FLOAT else meant.partition(".")[0]
+    found = [mend(gettext_noop("Write %(new)s"), {field.key: meant}, new=meant)] if meant else []
+    return (*found, mend(gettext_noop("Leave it to vLLM"), {field.key: ""}))
 
 
 def check_spec(spec: ServeSpec) -> list[Note]:
@@ -171,6 +186,7 @@ def _check_served_names(spec: ServeSpec) -> list[Note]:
                     gettext_noop("“%(name)s” cannot be a served name: no blanks, and no hyphen in front."),
                     remedy=gettext_noop("Names carry version and make, for example qwen3-8b-v1."),
                     field="served_names",
+                    mends=_other_names(spec, position, re.sub(r"[^\w.-]+", "-", name).strip("-.")),
                     name=name[:80],
                 )
             )
@@ -181,6 +197,7 @@ def _check_served_names(spec: ServeSpec) -> list[Note]:
                     gettext_noop("The served name “%(name)s” stands there twice."),
                     remedy=gettext_noop("Keep one."),
                     field="served_names",
+                    mends=_other_names(spec, position, ""),
                     name=name,
                 )
             )
@@ -205,6 +222,13 @@ def _check_served_names(spec: ServeSpec) -> list[Note]:
             )
         )
     return notes
+
+
+def _other_names(spec: ServeSpec, position: int, name: str) -> tuple[Mend, ...]:
+    """The served names with another one at this place, or without it."""
+    names = [*spec.served_names[:position], *([name] if name else []), *spec.served_names[position + 1 :]]
+    text = ", ".join(names)
+    return (mend(gettext_noop("Write %(new)s"), {"served_names": text}, new=text),) if text else ()
 
 
 def _check_range(field: Field, value: Any) -> list[Note]:

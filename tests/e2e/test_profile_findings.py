@@ -8,10 +8,10 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import expect
 
-from engines.models import Profile
+from engines.models import Host, Profile
 from kvadmin.policies import Role
 from tests.e2e.pages import check_page
-from tests.support.factories import EnvironmentFactory, HostFactory
+from tests.support.factories import EngineFactory, EnvironmentFactory, HostFactory, RevisionFactory
 from tests.support.people import make_person
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -106,3 +106,23 @@ def test_the_form_is_checked_against_the_versions_that_are_ticked(page, hosts):
     expect(findings).not_to_contain_text("h200-1")
     page.get_by_label("Another release").select_option("0.6.3.post1")
     expect(findings).to_contain_text("vLLM 0.6.3.post1 on any host")
+
+
+def test_the_pages_of_flags_and_of_an_upgrade(page, hosts):
+    host = Host.objects.get(name="h200-1")
+    old = EnvironmentFactory(host=host, version="0.10.2")
+    revision = RevisionFactory(
+        values={"max_model_len": 4096, "swap_space": 4.0},
+        extra_arguments="--guided-decoding-backend xgrammar --rope-theta 10000",
+    )
+    EngineFactory(name="chat-1", host=host, environment=old, revision=revision)
+    page.goto(f"/hosts/{host.pk}/")
+    page.get_by_role("link", name="Before an upgrade").click()
+    page.get_by_label("vLLM version").select_option("0.33.0")
+    page.get_by_role("button", name="Look ahead").click()
+    expect(page.get_by_role("heading", name="What vLLM 0.33.0 would change")).to_be_visible()
+    expect(page.get_by_text("Does not start")).to_be_visible()
+    check_page(page, "host-upgrade")
+    page.goto("/profiles/flags/?q=cache")
+    expect(page.get_by_role("heading", name="Flags of vLLM 0.33.0")).to_be_visible()
+    check_page(page, "flags")

@@ -5,7 +5,9 @@ One start takes one to two minutes on a quiet machine, and 3 GB.
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -15,12 +17,15 @@ import httpx
 import pytest
 
 from engines.choices import HostAuth, HostKind
+from engines.flag_lists import release_for
 from engines.launch import reconcile, remote
 from engines.launch.identity import identity_of
 from engines.models import Engine, EngineStart
 from engines.ssh.local import local_session
 from engines.vllm import log
+from engines.vllm.notes import Severity
 from engines.vllm.reading import read_text
+from engines.vllm.target import Target, judge
 from kvadmin.env import BASE_DIR
 from tests.engines.life.conftest import Place, free_port
 from tests.support import real_vllm, simulated_engine
@@ -145,7 +150,7 @@ def compare_with_the_simulated_one(real: Place, engine: Engine, tmp_path: Path) 
     other.refresh_from_db()
 
     body = {"model": "tiny", "messages": [{"role": "user", "content": "a"}], "max_tokens": 1}
-    for method, path, json, with_key in [
+    for method, path, sent, with_key in [
         ("GET", "/health", None, False),
         ("GET", "/v1/models", None, False),
         ("GET", "/v1/models", None, True),
@@ -159,7 +164,7 @@ def compare_with_the_simulated_one(real: Place, engine: Engine, tmp_path: Path) 
             httpx.request(
                 method,
                 one.base_url + path,
-                json=json,
+                json=sent,
                 headers={"Authorization": f"Bearer {one.api_key}"} if with_key else {},
                 timeout=60,
             )
@@ -184,22 +189,37 @@ REFERENCE = (
 )
 
 
-def test_vllm_refuses_the_reference_command_and_takes_what_the_profile_makes_of_it(real):
+@pytest.fixture
+def long_tiny(tiny: Path, tmp_path: Path) -> Path:
+    """The small model, with positions for the playbook's longest request."""
+    folder = shutil.copytree(tiny, tmp_path / "long")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 40960}))
+    return folder
+
+
+def test_vllm_refuses_the_reference_command_and_takes_what_the_profile_makes_of_it(real, long_tiny):
     """Only the model is another one, and the CPU is told its cache's size and to compile nothing."""
     command = read_text(REFERENCE)
     assert command.spec.model == "Qwen/Qwen3-8B"
     flags = REFERENCE.replace("\\ ", "").split()[3:]
     refusal = subprocess.run(
-        [str(real.executable), "serve", str(real.model), *flags], capture_output=True, text=True, timeout=300
+        [str(real.executable), "serve", str(long_tiny), *flags], capture_output=True, text=True, timeout=300
     )
     assert refusal.returncode == 2
     assert "unrecognized arguments: --swap-space 8 --disable-log-requests" in refusal.stderr
 
+    # what else a CPU does not take is said beforehand, with its mend
+    verdict = judge(command.spec, Target("here", release_for("0.32.0+cpu")))
+    (page,) = [note for note in verdict.notes if note.severity is Severity.ERROR]
+    assert (page.code, dict(page.mends[0].sets)) == ("block_size_cpu", {"block_size": ""})
+    values = {key: value for key, value in command.spec.values.items() if key != "block_size"}
+
     revision = RevisionFactory(
-        model=str(real.model),
+        model=str(long_tiny),
         served_names=list(command.spec.served_names),
-        values=dict(command.spec.values),
-        environment={**ENVIRONMENT, "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"},
+        values=values,
+        environment=ENVIRONMENT,
         extra_arguments="--enforce-eager",
     )
     engine = EngineFactory(
@@ -218,7 +238,6 @@ def test_vllm_refuses_the_reference_command_and_takes_what_the_profile_makes_of_
         ("--gpu-memory-utilization", "0.9"),
         ("--max-num-batched-tokens", "8192"),
         ("--max-num-seqs", "64"),
-        ("--block-size", "16"),
         ("--served-model-name", "qwen3-8b"),
     ):
         assert started[started.index(flag) + 1] == value

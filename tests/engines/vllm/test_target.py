@@ -6,6 +6,7 @@ import pytest
 
 from engines.vllm.notes import Severity
 from engines.vllm.releases import release
+from engines.vllm.shapes import shape_by_name
 from engines.vllm.spec import ServeSpec
 from engines.vllm.target import Card, Shape, Target, judge
 
@@ -109,6 +110,13 @@ def test_pages_that_an_attention_kind_does_not_take():
     assert verdict(block_size=16).notes == ()
 
 
+def test_pages_that_a_cpu_does_not_take():
+    note = only(verdict("0.32.0+cpu", block_size=16))
+    assert (note.code, note.severity) == ("block_size_cpu", Severity.ERROR)
+    assert sets(note) == [{"block_size": ""}, {"block_size": "32"}]
+    assert verdict("0.32.0+cpu", block_size=64).notes == ()
+
+
 def test_whole_prompts_in_the_old_engine():
     note = only(verdict("0.7.3", max_model_len=16384, max_num_batched_tokens=8192))
     assert note.code == "batch_below_length"
@@ -148,3 +156,26 @@ def test_what_forbids_a_start_comes_first():
 
 def test_a_cpu_build_needs_no_cards():
     assert verdict("0.32.0+cpu", cards=(), tensor_parallel_size=1, kv_cache_dtype="fp8").starts
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [
+        ("Qwen/Qwen3-8B", Shape(32, 8)),
+        ("Qwen/Qwen3-8B-AWQ", Shape(32, 8)),
+        ("/data/models/Qwen3-14B/", Shape(40, 8)),
+        ("deepseek-ai/DeepSeek-V3.1", Shape(128, 128, "mla")),
+        ("deepseek-ai/DeepSeek-R1-0528", Shape(128, 128, "mla")),
+        ("deepseek-ai/DeepSeek-R1-0528-Qwen3-8B", Shape()),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", Shape()),
+        ("deepseek-ai/DeepSeek-R1-Distill-Llama-70B", Shape(64, 8)),
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", Shape(16, 16, "mla")),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", Shape(16, 2, "hybrid")),
+        ("meta-llama/Llama-3.3-70B-Instruct", Shape(64, 8)),
+        ("microsoft/Phi-4-mini-instruct", Shape()),
+        ("microsoft/phi-4", Shape(40, 10)),
+        ("acme/own-8b", Shape()),
+    ],
+)
+def test_common_models_are_known_by_name(model, shape):
+    assert shape_by_name(model) == shape
