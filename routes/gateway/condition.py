@@ -13,7 +13,15 @@ from routes.gateway.spool import Ledger
 
 
 def samples(
-    feed: SnapshotFeed, limits: Limits, ledger: Ledger, shipper: Shipper, *, in_flight: int, connections: int
+    feed: SnapshotFeed,
+    limits: Limits,
+    ledger: Ledger,
+    shipper: Shipper,
+    responses: SharedResponses,
+    *,
+    in_flight: int,
+    connections: int,
+    ejected: int,
 ) -> Iterator[tuple[str, dict[str, str], Kind, float]]:
     """For Meters."""
     yield "requests_in_flight", {}, "sum", in_flight
@@ -23,6 +31,8 @@ def samples(
         yield "snapshot_age_seconds", {}, "max", feed.age_s
         yield "snapshot_keys", {}, "max", len(feed.snapshot.by_id)
     yield "limits_shared", {}, "min", float(limits.shared)
+    yield "responses_shared", {}, "min", float(responses.shared)
+    yield "targets_ejected", {}, "max", ejected
     yield "limit_waits_total", {}, "counter", limits.waited
     for limit, count in limits.refused.items():
         yield "refused_total", {"limit": limit}, "counter", count

@@ -123,8 +123,10 @@ class Worker:
             self.limits,
             self.ledger,
             self.shipper,
+            self.responses,
             in_flight=len(app.exchanges) if app else 0,
             connections=len(app.connections) if app else 0,
+            ejected=sum(target.health.pause_s > 0 for target in app.targets.all()) if app else 0,
         )
 
     async def serve(self) -> int:

@@ -47,6 +47,8 @@ HELP = {
     "refused_total": ("counter", "Requests refused by a key's limit: requests, tokens, concurrent, monthly."),
     "limit_waits_total": ("counter", "Requests that waited for a share of their key's limits."),
     "limits_shared": ("gauge", "1 if limits are shared through Valkey by all workers, 0 if not."),
+    "responses_shared": ("gauge", "1 if responses by id are found through Valkey by all workers, 0 if not."),
+    "targets_ejected": ("gauge", "Targets that take no requests, or one as a probe, because they failed."),
     "requests_in_flight": ("gauge", "Requests that are being answered."),
     "connections": ("gauge", "Connections of callers."),
     "snapshot_workers": ("gauge", "Workers by the state of what they know of keys and routes."),

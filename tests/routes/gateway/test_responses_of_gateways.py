@@ -83,8 +83,10 @@ def test_a_response_is_found_through_every_worker_of_every_gateway(gateways, val
             assert refused.json()["error"]["code"] == "response_id_taken"
         assert len(engine.calls) + len(other.calls) == calls + 7
 
+        assert "kvadmin_gateway_responses_shared 1\n" in gateways[0].get("/metrics").text
         valkey.kill()
         wait_for(lambda: "alone" in gateways[0].get("/readyz").json()["checks"]["responses"])
+        wait_for(lambda: "kvadmin_gateway_responses_shared 0\n" in gateways[0].get("/metrics").text)
         for caller in own:
             assert caller.get("/v1/responses/resp_shared").status_code == 200
         undecided = own[0].get("/v1/responses/resp_none")

@@ -286,6 +286,7 @@ def test_two_workers_share_ejection_and_probe_and_outlive_each_other(business, t
                 while not health.pause_s:
                     assert ask(caller) == 200
                 health.opens_at = FAR
+                wait_for(lambda: "kvadmin_gateway_targets_ejected 1\n" in gateway.get("/metrics").text)
                 calls = len(bad.calls)
                 assert [ask(other) for _ in range(10)] == [200] * 10
                 assert len(bad.calls) == calls
@@ -307,6 +308,7 @@ def test_two_workers_share_ejection_and_probe_and_outlive_each_other(business, t
                 # its probe is anyone's, and brings the target back
                 wait_for(lambda: ask(other) == 200 and not health.pause_s)
                 assert len(bad.calls) >= calls + 2
+                wait_for(lambda: "kvadmin_gateway_targets_ejected 0\n" in gateway.get("/metrics").text)
             file.close()
         finally:
             gateway.stop()
