@@ -26,6 +26,8 @@ BEGAN = f"{PREFIX}began"
 TTL_S = 86_400
 #: how long a request waits to hear who made a response
 ASK_S = 1.0
+#: what was made in this time is told together
+GATHER_S = 0.02
 #: what was made this moment elsewhere may be on its way
 SOON_S = 0.1
 BEAT_S = 1.0
@@ -100,7 +102,9 @@ class SharedResponses(Responses):
         self._settled = False
 
     def remember(self, response_id: str, target_id: int, business_id: int) -> None:
-        if self.keep(response_id, Made(business_id, target_id)):
+        made = Made(business_id, target_id)
+        # a stream's is heard at its beginning and at its end
+        if self._made.get(response_id) != made and self.keep(response_id, made):
             self._untold[response_id] = None
             self._wake.set()
 
@@ -150,6 +154,8 @@ class SharedResponses(Responses):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(BEAT_S):
                         await self._wake.wait()
+                if self._untold and not self._questions:
+                    await asyncio.sleep(GATHER_S)
                 self._wake.clear()
                 try:
                     await self._turn()

@@ -6,17 +6,21 @@ import asyncio
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from kvadmin.env import BASE_DIR
 from kvadmin.models import Team
 from routes.gateway import health as rules
 from routes.gateway import healthfile
-from routes.gateway.health import FAILURES, FIRST_S, PROBED
+from routes.gateway.health import FAILURES, FIRST_S, LONGEST_S, PROBED
 from routes.gateway.healthfile import HealthFile
 from routes.gateway.records import TargetRecord
 from routes.models import Business, Route, Target
@@ -195,6 +199,63 @@ def test_workers_that_begin_at_once_do_not_mix_targets_up(files, tmp_path):
     reasons = [file.of(TargetRecord(number, 1, "http://engine", "m")).reason for number in range(300)]
     assert reasons == [str(number) for number in range(300)]
     assert file._numbers[0] == 300
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.sampled_from(["take", "answered", "failed", "unreachable", "undecided", "end", "wait"]),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+@example(
+    [(0, "unreachable"), (0, "wait"), (0, "take"), (0, "end"), (1, "take"), (1, "undecided"), (2, "take")]
+)
+def test_whatever_workers_do_there_is_one_probe_and_a_way_back(steps):
+    """``end`` is a worker that is killed and replaced, with whatever it held."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        files = [HealthFile(path) for _n in range(3)]
+        workers = [file.of(TARGET) for file in files]
+        probes = [0, 0, 0]
+        now = 1000.0
+        for who, what in steps:
+            health = workers[who]
+            if what == "take":
+                found = health.take(now)
+                if found:
+                    assert sum(map(bool, probes)) == 0
+                    probes[who] = found
+                assert found is not None or health.pause_s
+            elif what == "answered":
+                health.answered()
+                assert health.state(now) == "closed"
+            elif what in {"failed", "unreachable"}:
+                health.failed(now, "did not answer", at_once=what == "unreachable")
+            elif what == "undecided":
+                health.undecided(probes[who])
+            elif what == "end":
+                files[who].close()
+                files[who] = HealthFile(path)
+                workers[who] = files[who].of(TARGET)
+            else:
+                now = max(now, health.opens_at)
+            if not workers[who]._probe:
+                probes[who] = 0
+            for each in workers:
+                each.tend()
+            assert len({(each.failures, each.pause_s, each.opens_at) for each in workers}) == 1
+            assert health.pause_s <= LONGEST_S
+            assert health.opens_at <= now + LONGEST_S
+        for health, probe in zip(workers, probes, strict=True):
+            health.undecided(probe)
+        now = max(now, workers[0].opens_at)
+        assert all(health.may_take(now) for health in workers)
+        for file in files:
+            file.close()
 
 
 # through requests
