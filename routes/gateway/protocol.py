@@ -514,7 +514,7 @@ class ServerProtocol(asyncio.Protocol):
         if transport is None:
             return
         self.deadline = self.app.sweeper.now + LINGER_S
-        if self.in_body or self.request is not None or self.paused:
+        if self.in_body or self.broken or self.request is not None or self.paused:
             self._resume()
             if transport.can_write_eof():
                 transport.write_eof()

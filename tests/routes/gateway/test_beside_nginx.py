@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from routes import keyformat
 from routes.gateway import protocol
 from tests.support.gateway import Gateway, run
 from tests.support.nginx import nginx
@@ -24,7 +25,8 @@ PATH = b"/v1/chat/completions"
 BODY = compact({"model": "qwen3-8b", "messages": [{"role": "user", "content": "hi"}]})
 SIZE = len(BODY)
 HIDDEN = compact({"model": "qwen3-8b", "messages": [{"role": "user", "content": "smuggled"}]})
-KEY = b"@KEY@"
+#: stands for a key, and is as long as one, so that lengths are right
+KEY = b"@" * len(keyformat.new_key()[1])
 STATUS = re.compile(rb"HTTP/1\.[01] (\d\d\d)")
 #: a request that needs more bytes than were sent is waited for
 WAIT_S = 2.5
@@ -331,12 +333,16 @@ async def answer(call: Call) -> None:
     call.writer.write(head(content_length=str(len(body))) + b"\r\n" + body)
 
 
-async def outcome(port: int, engine: Upstream, raw: bytes) -> Outcome:
+async def outcome(port: int, engine: Upstream, *pieces: bytes) -> Outcome:
     engine.calls.clear()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     got = b""
     with suppress(ConnectionError, TimeoutError):
-        writer.write(raw)
+        for piece in pieces:
+            if writer.is_closing():
+                break
+            writer.write(piece)
+            await asyncio.sleep(0)
         async with asyncio.timeout(WAIT_S):
             while data := await reader.read(1 << 16):
                 got += data
@@ -377,5 +383,33 @@ def test_it_takes_no_more_than_nginx_and_passes_on_what_was_meant(case, other, m
             assert (await gateway.chat()).status == 200
             assert len(engine.calls) == len(case.meant) + 1
             assert HIDDEN not in [call.body for call in engine.calls]
+
+    run(main())
+
+
+def splits(raw: bytes) -> Iterator[list[bytes]]:
+    """Byte by byte, and in two at places that are spread over it; the end of a long one in one piece."""
+    head, rest = raw[:1500], raw[1500:]
+    yield [*(head[at : at + 1] for at in range(len(head))), rest]
+    for at in range(1, len(head), 31):
+        yield [raw[:at], raw[at:]]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_it_is_the_same_however_it_is_split(case, monkeypatch):
+    monkeypatch.setattr(protocol, "HEAD_S", 1.0)
+    monkeypatch.setattr(protocol, "BODY_IDLE_S", 1.0)
+
+    async def main():
+        async with Upstream(answer) as engine, Gateway() as gateway:
+            gateway.add_route("qwen3-8b", engine.url)
+            raw = case.raw.replace(KEY, gateway.secret.encode())
+            for number, pieces in enumerate(splits(raw)):
+                found = await outcome(gateway.port, engine, *pieces)
+                assert tuple(call.body for call in found.calls) == case.meant
+                assert found.statuses[0] == (200 if case.meant else case.status)
+                # what is waited for takes its time
+                if case.status == 408 and number == 1:
+                    break
 
     run(main())

@@ -18,6 +18,11 @@ STREAM = compact({"model": "qwen3-8b", "messages": [], "stream": True})
 PATH = "/v1/chat/completions"
 
 
+async def some(found: set) -> set:
+    await until(lambda: found)
+    return found
+
+
 def chunked(body: bytes, size: int = 7, trailers: bytes = b"") -> bytes:
     parts = [body[at : at + size] for at in range(0, len(body), size)]
     return (
@@ -127,6 +132,23 @@ def test_it_refuses_and_closes(raw, status, code):
                     assert reply.headers["connection"] == "close"
                     assert await client.closed()
             assert not gateway.rows
+
+    run(main())
+
+
+def test_a_caller_that_goes_on_sending_still_gets_the_refusal():
+    """A reset, which answers what comes after a close, would take it away."""
+
+    async def main():
+        async with Gateway() as gateway, gateway.client() as client:
+            client.write(b"no request\r\n")
+            (connection,) = await some(gateway.app.connections)
+            await until(lambda: connection.lingering)
+            for _ in range(20):
+                client.write(b"a: b\r\n")
+                await asyncio.sleep(0.005)
+            assert (await client.reply()).status == 400
+            assert await client.closed()
 
     run(main())
 
