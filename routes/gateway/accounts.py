@@ -91,16 +91,22 @@ class Account:
             return "monthly"
         return ""
 
-    def take(self, tokens: int) -> None:
-        """Take one request with a reservation of ``tokens`` out of every limit; lacks() said "" just now."""
-        if self.requests is not None:
-            self.requests.take(1)
-        if self.tokens is not None:
-            self.tokens.take(tokens)
-        if self.slots is not None:
-            self.slots.in_use += 1
-        if self.month is not None:
-            self.month.take(tokens)
+    def take(self, tokens: int, now: float) -> Lack:
+        """Take one request with a reservation of ``tokens`` out of every limit, "" then; or out of none, and
+        the first that does not suffice."""
+        lack = self.lacks(tokens, now)
+        if lack:
+            return lack
+        requests, rate, slots, month = self.requests, self.tokens, self.slots, self.month
+        if requests is not None:
+            requests.take(1)
+        if rate is not None:
+            rate.take(tokens)
+        if slots is not None:
+            slots.in_use += 1
+        if month is not None:
+            month.take(tokens)
+        return ""
 
     def hopeless(self, tokens: int, now: float, lack: Lack) -> bool:
         """Whether a question just answered says that the pool has not enough either."""

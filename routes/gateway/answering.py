@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from time import monotonic
+from collections.abc import Mapping
+from time import monotonic, time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
@@ -35,6 +37,7 @@ ERROR_MAX = 64 << 10
 NOWHERE = Path("", "none", counted=False)
 NOTHING = Asked("")
 FAR = float("inf")
+UNLIMITED: Mapping[str, int] = MappingProxyType({})
 
 
 class Answering:
@@ -96,21 +99,26 @@ class Answering:
     wall: float
     began: float
 
-    def __init__(self) -> None:
+    def __init__(self, app: App, connection: ServerProtocol, request: Request):
+        self.app, self.connection, self.request = app, connection, request
+        self.wall = wall = time()
+        self.began = monotonic()
+        self.id = app.ids.new(wall)
         self.path, self.asked, self.address, self.rest = NOWHERE, NOTHING, "", ""
         self.caller: Caller | None = None
         #: route: the one that was asked for; serving: it, or the fallback that took over
         self.route: RouteRecord | None = None
         self.serving: RouteRecord | None = None
         self.grant: Any = None
-        self.limits: dict[str, int] = {}
+        self.limits: Mapping[str, int] = UNLIMITED
         self.target: Target | None = None
         self.last_target: Target | None = None
         self.only: Target | None = None
         self.upstream: UpstreamConnection | None = None
         self.task: asyncio.Task[None] | None = None
-        self.tried: set[int] = set()
-        self.visited: set[int] = set()
+        #: targets and routes that it went to
+        self.tried: tuple[int, ...] = ()
+        self.visited: tuple[int, ...] = ()
         self.last_fault: Fault | None = None
         self.attempts = self.mark = self.prompt_estimate = 0
         #: number of the probe of its target's health that it is, 0 if it is none
@@ -118,9 +126,8 @@ class Answering:
         self.streamed = self.drop_usage = self.drop_continuous = self.refreshed = False
         #: begun: a byte of the answer has gone to the caller; over: all of it has, or never will
         self.begun = self.settled = self.over = self.heard = self.held_back = False
-        self.sent_at = self.first_at = 0.0
-        self.total_at = self.first_byte_at = self.idle_at = FAR
-        self.out: list[bytes] = []
+        self.sent_at = 0.0
+        self.total_at = self.idle_at = FAR
         self.forget_answer()
 
     def forget_answer(self) -> None:
@@ -128,7 +135,9 @@ class Answering:
         self.mode: Literal["none", "whole", "pass", "stream"] = "none"
         self.status = self.size = 0
         self.head: AnswerHead | None = None
+        #: what is kept of the answer, and what is about to be written
         self.parts: list[bytes] = []
+        self.out: list[bytes] = []
         self.stream: Stream | None = None
         self.counts: Counts | None = None
         self.first_at = 0.0
@@ -353,11 +362,12 @@ class Answering:
         if status >= 300:
             self._engine_error(status, body)
             return
-        self._alive()
-        path = self.path
+        target, path = self.target, self.path
+        if target.health.answered():
+            self.app.readmitted(target)
         if path.counted:
             self.counts = counts_in(body)
-            body = renamed(body, self.target.record.model, self.asked.model)
+            body = renamed(body, target.record.model, self.asked.model)
             if path.kind == "responses":
                 self._remember(body)
         self.send_whole(status, body, self.head.lines)
@@ -477,16 +487,18 @@ class Answering:
         self.status = status
         self.settle(status, layer, code)
         length = b"" if status == 204 else b"content-length: %d\r\n" % len(body)
-        head = b"%b%b%b%b\r\n" % (heads.status_line(status), lines, length, self._own_lines())
-        self.finish(head if self.request.method == b"HEAD" else head + body)
+        if self.request.method == b"HEAD":
+            body = b""
+        self.finish(b"%b%b%b%b\r\n%b" % (heads.status_line(status), lines, length, self._own_lines(), body))
 
     def finish(self, data: bytes) -> None:
         """Write the caller's last bytes."""
         self.begun = True
         self.close()
-        if data:
-            self.connection.write(data)
-        self.connection.finished(keep=self.request.keep)
+        connection = self.connection
+        if data and connection.transport is not None:
+            connection.transport.write(data)
+        connection.finished(keep=self.request.keep)
 
     def caller_slow(self) -> None:
         """The caller takes nothing at the moment: nothing more is read from the engine."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any, Protocol
 
@@ -13,10 +14,11 @@ import structlog
 
 from kvadmin.forwarded import Network, client_address, is_trusted, parse_address
 from routes.gateway import heads
+from routes.gateway.choose import may_serve
 from routes.gateway.exchange import OWN_KINDS, Exchange
 from routes.gateway.faults import Fault, fault_body
 from routes.gateway.health import Health
-from routes.gateway.paths import find_path
+from routes.gateway.paths import Path, find_path
 from routes.gateway.protocol import Request, ServerProtocol
 from routes.gateway.records import KeyRecord, RouteRecord, Snapshot, TargetRecord, UsageRecord
 from routes.gateway.responses import Responses
@@ -56,11 +58,23 @@ class AccessLog(Protocol):
 class Known:
     """A route's targets, and the longest request any of them takes (0 where none says)."""
 
-    __slots__ = ("longest", "route", "targets")
+    __slots__ = ("_only", "longest", "route", "targets")
 
     def __init__(self, route: RouteRecord, targets: list[Target]):
         self.route, self.targets = route, targets
         self.longest = max((record.max_model_len or 0 for record in route.targets), default=0)
+        self._only: dict[str, Target | None] = {}
+
+    def only(self, path: Path) -> Target | None:
+        """The route's one target, if it has one and that may serve this path."""
+        try:
+            return self._only[path.name]
+        except KeyError:
+            found = self.targets[0] if len(self.targets) == 1 else None
+            if found is not None and not may_serve(found.record, path):
+                found = None
+            self._only[path.name] = found
+            return found
 
 
 class Targets:
@@ -163,6 +177,7 @@ class App:
         self.responses = responses or Responses()
         self.health = health or (lambda record: Health())
         self.ids = heads.Ids()
+        self.exchange = partial(Exchange, self)
         self.draining = False
         self.body_bytes = 0
         #: counts choices, to break ties
@@ -172,9 +187,6 @@ class App:
 
     def protocol(self) -> ServerProtocol:
         return ServerProtocol(self)
-
-    def exchange(self, connection: ServerProtocol, request: Request) -> Exchange:
-        return Exchange(self, connection, request)
 
     def refusal(self, connection: ServerProtocol, request: Request, fault: Fault) -> bytes:
         """The answer to what is no whole request; the connection closes behind it."""

@@ -68,12 +68,8 @@ class Asked:
     own_response: str = ""
 
 
-def _loads(body: bytes) -> Any:
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        first = error
-    # what engines accept and the quick parser does not: half an emoji as an escape, NaN
+def _forgiving(body: bytes, first: ValueError) -> Any:
+    """What engines accept and the quick parser does not: half an emoji as an escape, NaN."""
     try:
         return json.loads(body.decode())
     except (ValueError, RecursionError):
@@ -84,7 +80,10 @@ def read_body(body: bytes, path: Path) -> Asked:
     """Raises Fault 400 with what to write instead."""
     if not body:
         raise Fault(400, "invalid_json", "The request has no body. Send JSON with at least `model`.")
-    value = _loads(body)
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        value = _forgiving(body, error)
     if not isinstance(value, dict):
         raise Fault(400, "invalid_json", "The body has to be a JSON object with at least `model`.")
     model = value.get("model")
@@ -105,8 +104,10 @@ def read_body(body: bytes, path: Path) -> Asked:
     for name in path.tokens:
         limit = value.get(name)
         if limit is not None and (number := _number(limit)) is not None:
-            asked.limits = asked.limits or {}
-            asked.limits[name] = number
+            if asked.limits is None:
+                asked.limits = {name: number}
+            else:
+                asked.limits[name] = number
     # a sequence that best_of has dropped was worked out all the same
     for name in ("n", "best_of"):
         choices = value.get(name)
@@ -141,6 +142,8 @@ def _true(value: Any) -> bool:
 
 def _number(value: Any) -> int | None:
     """As engines read it: text that holds a number is one to them."""
+    if type(value) is int and -FAR < value < FAR:
+        return value
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
@@ -156,13 +159,14 @@ def _number(value: Any) -> int | None:
 def estimate(asked: Asked, size: int, longest: int) -> tuple[int, int]:
     """(prompt, prompt and answer) in tokens, before the engine has counted: for reserving, not for bills.
     ``longest`` is what an engine takes at most of one prompt and its answer, 0 if that is not known."""
-    prompt = max(1, size // BYTES_PER_TOKEN)
-    if longest:
-        prompt = min(prompt, longest * asked.prompts)
-    answer = max(0, min(asked.limits.values()) if asked.limits else OPEN_ANSWER)
-    if longest:
-        answer = min(answer, longest - prompt // asked.prompts)
-    return prompt, prompt + answer * asked.choices * asked.prompts
+    prompts = asked.prompts
+    prompt = size // BYTES_PER_TOKEN or 1
+    if prompt > longest * prompts > 0:
+        prompt = longest * prompts
+    answer = min(asked.limits.values()) if asked.limits else OPEN_ANSWER
+    if longest and answer > (most := longest - prompt // prompts):
+        answer = most
+    return prompt, prompt + (answer * asked.choices * prompts if answer > 0 else 0)
 
 
 def prefix_mark(body: bytes) -> int:
@@ -295,8 +299,10 @@ def edited(
         # of two models it is the last that was decided on; not every engine reads it so
         new = _json_text(model)
         changes = [
-            change for change in _model_change(body, new) if _loads(body[change[0] : change[1]]) != model
+            change for change in _model_change(body, new) if json.loads(body[change[0] : change[1]]) != model
         ]
+    elif not limits and not usage and not continuous:
+        return body
     for name, value in limits.items():
         changes += [
             (member.start, member.end, b"%d" % value)

@@ -7,7 +7,7 @@ taken, so that equal beginnings meet the pages that are cached for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from routes.gateway.health import Health
@@ -28,18 +28,19 @@ class Loaded(Protocol):
     seed: int
 
 
+def may_serve(record: TargetRecord, path: Path) -> bool:
+    """Whether a target takes requests on this path, as far as its record says."""
+    return record.state == "ready" and record.weight > 0 and serves(path, record.vllm_version)
+
+
 def candidates(
-    route: RouteRecord, known: Iterable[Loaded], path: Path, tried: set[int], now: float
+    route: RouteRecord, known: Iterable[Loaded], path: Path, tried: Collection[int], now: float
 ) -> list[Loaded]:
     """Targets that may take the request now."""
     return [
         target
         for target in known
-        if target.record.state == "ready"
-        and target.record.weight > 0
-        and target.record.id not in tried
-        and target.health.may_take(now)
-        and serves(path, target.record.vllm_version)
+        if target.record.id not in tried and target.health.may_take(now) and may_serve(target.record, path)
     ]
 
 

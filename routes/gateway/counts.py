@@ -20,7 +20,7 @@ class Counts:
 
 
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else 0
+    return value if type(value) is int and 0 <= value < 1 << 53 else 0
 
 
 def counts_of(usage: Any) -> Counts | None:
@@ -29,13 +29,9 @@ def counts_of(usage: Any) -> Counts | None:
         return None
     if "prompt_tokens" in usage or ("total_tokens" in usage and "input_tokens" not in usage):
         details = usage.get("prompt_tokens_details")
-        cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else 0
-        prompt = _count(usage.get("prompt_tokens"))
-        return Counts(
-            prompt or max(0, _count(usage.get("total_tokens")) - _count(usage.get("completion_tokens"))),
-            cached,
-            _count(usage.get("completion_tokens")),
-        )
+        cached = _count(details.get("cached_tokens")) if details and isinstance(details, dict) else 0
+        prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+        return Counts(prompt or max(0, _count(usage.get("total_tokens")) - completion), cached, completion)
     if "input_tokens" in usage or "output_tokens" in usage:
         details = usage.get("input_tokens_details")
         cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else 0

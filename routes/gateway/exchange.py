@@ -10,10 +10,9 @@ is settled and released, the usage row is in the ledger before the caller has it
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
@@ -28,15 +27,12 @@ from routes.gateway.faults import Fault, fault_body
 from routes.gateway.forms import with_model
 from routes.gateway.local import answer_locally
 from routes.gateway.paths import Found, Path, find_path
-from routes.gateway.protocol import MAX_BODY, Request, ServerProtocol
+from routes.gateway.protocol import MAX_BODY
 from routes.gateway.records import RouteRecord, UsageRecord
 from routes.gateway.responses import check_named, maker
 from routes.gateway.standing import Standing
 from routes.gateway.targets import Target
 from routes.gateway.upstream import Failure, UpstreamConnection
-
-if TYPE_CHECKING:
-    from routes.gateway.app import App
 
 #: a fallback has a fallback, and so on, this often
 FALLBACKS = 3
@@ -50,13 +46,6 @@ class Exchange(Answering):
     """Begins with the whole request; the connection is told when it is over."""
 
     __slots__ = ()
-
-    def __init__(self, app: App, connection: ServerProtocol, request: Request):
-        super().__init__()
-        self.app, self.connection, self.request = app, connection, request
-        self.wall = time.time()
-        self.began = monotonic()
-        self.id = app.ids.new(self.wall)
 
     # deciding
 
@@ -169,9 +158,9 @@ class Exchange(Answering):
 
     def _route_it(self) -> None:
         request, app, path, asked = self.request, self.app, self.path, self.asked
-        route = self.route = find_route(app.feed.snapshot, self._key(), asked.model)
-        self.serving = route
-        self.limits = reading.limit_edits(asked, route)
+        route = self.route = self.serving = find_route(app.feed.snapshot, self.caller.key, asked.model)
+        if asked.limits is not None and route.max_tokens is not None:
+            self.limits = reading.limit_edits(asked, route)
         size = len(request.body) if path.counted and path.kind != "audio" else 0
         self.prompt_estimate, tokens = reading.estimate(asked, size, app.targets.known(route).longest)
         if not path.counted:
@@ -221,8 +210,8 @@ class Exchange(Answering):
     def _limit(self, tokens: int) -> None:
         self.total_at = self.began + self.route.total_s
         self.app.sweeper.members.add(self)
-        taken = self.app.limits.take(self._key(), tokens, self.wall)
-        if hasattr(taken, "release") or hasattr(taken, "code"):
+        taken = self.app.limits.take(self.caller.key, tokens, self.wall)
+        if getattr(taken, "granted", None) is not None:
             self._limited(taken)
         else:
             self.task = self.app.loop.create_task(self._wait_for(taken, self._limited))
@@ -243,7 +232,7 @@ class Exchange(Answering):
             self.crashed(error)
 
     def _limited(self, taken: Any) -> None:
-        if not hasattr(taken, "release"):
+        if not taken.granted:
             raise Fault(
                 429,
                 taken.code,
@@ -252,8 +241,6 @@ class Exchange(Answering):
                 headers=dict(taken.headers),
             )
         self.grant = taken
-        route = self.route
-        self.mark = reading.prefix_mark(self.request.body) if route.policy == "prefix_affinity" else 0
         self._try_next()
 
     # choosing
@@ -271,7 +258,7 @@ class Exchange(Answering):
             following = app.feed.snapshot.routes.get(route.fallback) if route.fallback else None
             if following is None or following.id in self.visited or not following.enabled or self.only:
                 break
-            self.visited.add(route.id)
+            self.visited = (*self.visited, route.id)
             try:
                 limits = reading.limit_edits(self.asked, following)
             except Fault:
@@ -281,6 +268,14 @@ class Exchange(Answering):
 
     def _choose(self, route: RouteRecord, now: float) -> Target | None:
         app = self.app
+        if self.only is None and not self.tried:
+            # most routes have one target, and there is nothing to choose
+            only = app.targets.known(route).only(self.path)
+            if only is not None and (probe := only.health.take(now)) is not None:
+                self.probe = probe
+                return only
+        if route.policy == "prefix_affinity" and not self.mark:
+            self.mark = reading.prefix_mark(self.request.body)
         known = [self.only] if self.only else app.targets.of(route)
         preferred = self.asked.previous_response
         if preferred:
@@ -299,12 +294,12 @@ class Exchange(Answering):
 
     def _attempt(self, target: Target, route: RouteRecord) -> None:
         self.target = self.last_target = target
-        self.tried.add(target.record.id)
-        self.attempts += 1
-        self.refreshed = False
-        target.in_flight += 1
-        if self.attempts > 1:
+        if self.attempts:
             self.forget_answer()
+            self.refreshed = False
+        self.tried = (*self.tried, target.record.id)
+        self.attempts += 1
+        target.in_flight += 1
         self.task = target.origin.acquire(self, route.connect_s)
 
     # what a connection tells
@@ -323,12 +318,14 @@ class Exchange(Answering):
             if model != self.asked.model:
                 body = with_model(body, standing.kind, model)
         elif body and path.kind != "response":
-            ask = self.asked.stream and path.kind in {"chat", "completions"}
+            asked = self.asked
+            ask = asked.stream and (path.kind == "chat" or path.kind == "completions")
             continuous = ask and self.serving.continuous_usage
-            self.drop_usage = ask and not self.asked.wants_usage
-            self.drop_continuous = continuous and not self.asked.wants_continuous
+            if ask:
+                self.drop_usage = not asked.wants_usage
+                self.drop_continuous = continuous and not asked.wants_continuous
             body = reading.edited(
-                body, self.asked, model=model, limits=self.limits, usage=ask, continuous=continuous
+                body, asked, model=model, limits=self.limits, usage=ask, continuous=continuous
             )
         head = b"%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n" % (
             standing.head_for(target, self.rest),
@@ -433,12 +430,14 @@ class Exchange(Answering):
     def close(self) -> None:
         """The exchange is over: nothing of it is left anywhere."""
         self.over = True
-        self.leave_target()
-        task, self.task = self.task, None
-        if task is not None:
-            task.cancel()
-        self.app.exchanges.discard(self)
-        self.app.sweeper.members.discard(self)
+        if self.target is not None:
+            self.leave_target()
+        if self.task is not None:
+            self.task.cancel()
+            self.task = None
+        app = self.app
+        app.exchanges.discard(self)
+        app.sweeper.members.discard(self)
 
     def settle(self, status: int, layer: str = "", code: str = "") -> None:
         """The usage row and the grant, once."""
@@ -446,16 +445,18 @@ class Exchange(Answering):
             return
         self.settled = True
         now = monotonic()
+        grant = self.grant
         try:
             prompt, cached, completion, source = self.tokens(status)
-            if self.grant is not None:
-                self.grant.settle(prompt + completion)
-        finally:
-            if self.grant is not None:
-                self.grant.release()
-        if self.path.kind in OWN_KINDS or self.request.method == b"OPTIONS":
-            return
+        except BaseException:
+            if grant is not None:
+                grant.release()
+            raise
+        if grant is not None:
+            grant.end(prompt + completion)
         caller, route, target = self.caller, self.route, self.last_target
+        if caller is None and (self.path.kind in OWN_KINDS or self.request.method == b"OPTIONS"):
+            return
         key = caller.key if caller else None
         row = UsageRecord(
             self.id,

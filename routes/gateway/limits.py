@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import structlog
 
@@ -47,6 +48,7 @@ class Grant:
     tokens it consumed in truth (0 if it did not get that far, which is also what release assumes)."""
 
     __slots__ = ("_account", "_limits", "_open", "_settled", "_tokens", "_window")
+    granted = True
 
     def __init__(self, limits: Limits, account: Account, tokens: int):
         self._limits, self._account, self._tokens = limits, account, tokens
@@ -76,9 +78,16 @@ class Grant:
             self.settle(0)
             self._limits.released(self._account)
 
+    def end(self, tokens: int) -> None:
+        """Settle and release."""
+        self.settle(tokens)
+        self.release()
+
 
 class FreeGrant:
     """For a key without limits."""
+
+    granted = True
 
     def lines(self) -> bytes:
         return b""
@@ -89,11 +98,15 @@ class FreeGrant:
     def release(self) -> None:
         pass
 
+    def end(self, tokens: int) -> None:
+        pass
+
 
 @dataclass(slots=True, frozen=True)
 class Refusal:
     """A request may not go on: 429 with ``retry_after_s``."""
 
+    granted: ClassVar[bool] = False
     code: str
     message: str
     retry_after_s: float
@@ -241,9 +254,8 @@ class Limits:
         account.used_at = now
         if not self.shared and account.ended(now):
             account.alone(now, int(now * 1000) + self._offset_ms, self._workers, self._number)
-        lack = account.lacks(tokens, now)
+        lack = account.take(tokens, now)
         if not lack:
-            account.take(tokens)
             if self.shared and account.low and not account.asking:
                 self._ask(account)
             return Grant(self, account, tokens)
@@ -423,9 +435,8 @@ class Limits:
         for future, tokens in waiters:
             if future.done():
                 continue
-            lack = account.lacks(tokens, now)
+            lack = account.take(tokens, now)
             if not lack:
-                account.take(tokens)
                 future.set_result(Grant(self, account, tokens))
             elif not self.shared or account.exhausted(tokens, lack):
                 refused += 1

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import orjson
 
 from routes.gateway.jsonspans import named, replaced
 
 
+@lru_cache(maxsize=1024)
+def _member(name: str) -> bytes:
+    return b'"model":' + orjson.dumps(name)
+
+
 def renamed(body: bytes, own: str, name: str) -> bytes:
     """A whole answer under the caller's ``name``, whatever the engine calls itself, ``own`` as a rule."""
-    wanted = orjson.dumps(name)
-    if not name or body[:1] != b"{" or b'"model":' + wanted in body:
+    wanted = _member(name)
+    if wanted in body or not name or body[:1] != b"{":
         return body
     # as engines write it, once; the name may as well stand in something that was handed through
-    usual = b'"model":' + orjson.dumps(own)
+    usual = _member(own)
     if body.count(b'"model"') == 1 and usual in body:
-        return body.replace(usual, b'"model":' + wanted, 1)
+        return body.replace(usual, wanted, 1)
     try:
-        changes = [(member.start, member.end, wanted) for member in named(body, "model")]
+        changes = [(member.start, member.end, orjson.dumps(name)) for member in named(body, "model")]
     except (ValueError, IndexError):
         return body
     return replaced(body, changes) if changes else body

@@ -115,7 +115,8 @@ class UpstreamConnection(asyncio.Protocol):
 
     def send(self, taker: Taker, head: bytes, body: bytes) -> None:
         self.taker = taker
-        self._clear()
+        if self.started:
+            self._clear()
         if len(body) < BIG_BODY:
             self.transport.write(head + body)
         else:

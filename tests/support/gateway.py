@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import uvloop
 
@@ -48,6 +48,8 @@ async def until(condition: Any, limit_s: float = 10.0) -> None:
 
 
 class Grant:
+    granted = True
+
     def __init__(self, limits: Limits, tokens: int):
         self.limits, self.tokens = limits, tokens
         self.settled: int | None = None
@@ -60,6 +62,10 @@ class Grant:
         assert not self.released
         self.settled = tokens
 
+    def end(self, tokens: int) -> None:
+        self.settle(tokens)
+        self.release()
+
     def release(self) -> None:
         self.released += 1
         self.limits.open -= 1
@@ -67,6 +73,7 @@ class Grant:
 
 @dataclass
 class Refusal:
+    granted: ClassVar[bool] = False
     code: str = "rate_limit_exceeded"
     message: str = "This key may send 100 requests per minute and has."
     retry_after_s: float = 12.4
