@@ -496,8 +496,8 @@ class Answering:
         self.begun = True
         self.close()
         connection = self.connection
-        if data and connection.transport is not None:
-            connection.transport.write(data)
+        if data:
+            connection.write(data)
         connection.finished(keep=self.request.keep)
 
     def caller_slow(self) -> None:

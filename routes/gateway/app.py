@@ -18,6 +18,7 @@ from routes.gateway.choose import may_serve
 from routes.gateway.exchange import OWN_KINDS, Exchange
 from routes.gateway.faults import Fault, fault_body
 from routes.gateway.health import Health
+from routes.gateway.outbox import Outbox
 from routes.gateway.paths import Path, find_path
 from routes.gateway.protocol import Request, ServerProtocol
 from routes.gateway.records import KeyRecord, RouteRecord, Snapshot, TargetRecord, UsageRecord
@@ -43,7 +44,7 @@ class Limits(Protocol):
 
 
 class Ledger(Protocol):
-    def record(self, row: UsageRecord) -> None: ...
+    def record_all(self, rows: Sequence[UsageRecord]) -> None: ...
 
 
 class Meters(Protocol):
@@ -122,7 +123,7 @@ class Targets:
         found = self._origins.get(base_url)
         if found is None:
             app = self.app
-            found = self._origins[base_url] = Origin(app.loop, app.sweeper, base_url, app.tls)
+            found = self._origins[base_url] = Origin(app.loop, app.sweeper, app.outbox, base_url, app.tls)
         return found
 
     def sweep(self, now: float) -> None:
@@ -171,6 +172,7 @@ class App:
         self.pepper, self.proxies, self.checks = pepper, proxies, checks
         self.tls = tls or ssl.create_default_context()
         self.sweeper = Sweeper(loop, sweep_s)
+        self.outbox = Outbox(loop, ledger)
         self.connections: set[ServerProtocol] = set()
         self.exchanges: set[Exchange] = set()
         self.targets = Targets(self)
@@ -240,7 +242,7 @@ class App:
 
     def record(self, row: UsageRecord) -> None:
         if row.key_id:
-            self.ledger.record(row)
+            self.outbox.record(row)
         self.meters.observe(row)
         self.access.write(row)
 
@@ -272,6 +274,7 @@ class App:
     def close(self) -> None:
         for exchange in list(self.exchanges):
             exchange.caller_gone()
+        self.outbox.flush()
         for origin in list(self.targets._origins.values()):
             origin.close()
         self.sweeper.close()

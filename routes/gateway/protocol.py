@@ -18,6 +18,7 @@ import httptools
 import structlog
 
 from routes.gateway.faults import Fault
+from routes.gateway.outbox import Outbox
 from routes.gateway.repeats import PATIENCE, Repeat
 from routes.gateway.sweep import Sweeper
 
@@ -83,6 +84,7 @@ class Serving(Protocol):
     """What a connection needs of the gateway."""
 
     sweeper: Sweeper
+    outbox: Outbox
     connections: set[ServerProtocol]
     draining: bool
     #: of all connections
@@ -385,6 +387,7 @@ class ServerProtocol(asyncio.Protocol):
         """Tell a caller that waits for it to send its body, once the answers before it are out."""
         if self.owes_continue and self.current is None and not self.ahead and self.transport:
             self.owes_continue = False
+            self.app.outbox.flush()
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _let_go(self) -> None:
@@ -441,7 +444,7 @@ class ServerProtocol(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         if self.transport is not None:
-            self.transport.write(data)
+            self.app.outbox.write(self.transport, data)
 
     def finished(self, *, keep: bool) -> None:
         """The answer is written. The exchange is over."""
@@ -469,6 +472,7 @@ class ServerProtocol(asyncio.Protocol):
         """End without a proper end, so that the caller sees that the answer is not whole."""
         self.current = None
         if self.transport is not None:
+            self.app.outbox.flush()
             self.transport.abort()
 
     def _start(self, request: Request) -> None:
@@ -501,12 +505,15 @@ class ServerProtocol(asyncio.Protocol):
             return
         self.request = None
         if self.transport is not None:
-            self.transport.write(self.app.refusal(self, request, fault))
+            answer = self.app.refusal(self, request, fault)
+            self.app.outbox.flush()
+            self.transport.write(answer)
         self._linger()
 
     def _linger(self) -> None:
         """Close once the caller has had time to read what was sent."""
         transport = self.transport
+        self.app.outbox.flush()
         self.lingering = True
         self._let_go()
         self.ahead.clear()
@@ -564,6 +571,7 @@ class ServerProtocol(asyncio.Protocol):
     def end_when_idle(self) -> None:
         """For a drain: a connection between two requests closes now, another after its answer."""
         if self.current is None and self.request is None and not self.lingering and self.transport:
+            self.app.outbox.flush()
             self.transport.close()
 
 

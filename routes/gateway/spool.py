@@ -14,7 +14,7 @@ import asyncio
 import errno
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
@@ -86,13 +86,19 @@ class Ledger:
 
     def record(self, row: UsageRecord) -> None:
         """Keep one row. When the disk refuses, it is held in memory; past MAX_HELD it is lost and counted."""
-        self.recorded += 1
-        line = usage_line(row)
-        if self.held or not self._append(line):
-            self._hold(line)
+        self.record_all((row,))
 
-    def _append(self, line: bytes) -> bool:
-        if self.bytes + len(line) > self._max_bytes:
+    def record_all(self, rows: Sequence[UsageRecord]) -> None:
+        """The same of several, in one write."""
+        count = len(rows)
+        self.recorded += count
+        lines = [usage_line(row) for row in rows]
+        if self.held or not self._append(lines[0] if count == 1 else b"".join(lines), count):
+            for line in lines:
+                self._hold(line)
+
+    def _append(self, line: bytes, count: int = 1) -> bool:
+        if self.closed_bytes + self.open_bytes + len(line) > self._max_bytes:
             self._say("full")
             return False
         try:
@@ -107,7 +113,7 @@ class Ledger:
             self._say("disk", error.strerror or type(error).__name__)
             return False
         self.open_bytes += written
-        self.open_rows += 1
+        self.open_rows += count
         if not self._syncing:
             self._sync_soon()
         if self.open_bytes >= self._file_bytes:

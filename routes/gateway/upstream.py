@@ -20,6 +20,7 @@ import httptools
 import structlog
 
 from routes.gateway import heads
+from routes.gateway.outbox import Outbox
 from routes.gateway.packed import Unpacked, unpacking
 from routes.gateway.repeats import Repeat
 from routes.gateway.sweep import Sweeper
@@ -118,7 +119,7 @@ class UpstreamConnection(asyncio.Protocol):
         if self.started:
             self._clear()
         if len(body) < BIG_BODY:
-            self.transport.write(head + body)
+            self.origin.outbox.write(self.transport, head + body)
         else:
             self.transport.writelines((head, body))
 
@@ -319,7 +320,12 @@ class Origin:
     """One scheme, host and port, and the connections to it."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, sweeper: Sweeper, base_url: str, context: ssl.SSLContext | None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sweeper: Sweeper,
+        outbox: Outbox,
+        base_url: str,
+        context: ssl.SSLContext | None,
     ):
         parts = urlsplit(base_url)
         self.tls = parts.scheme == "https"
@@ -328,7 +334,7 @@ class Origin:
         shown = f"[{self.host}]" if ":" in self.host else self.host
         self.authority = shown if parts.port is None else f"{shown}:{self.port}"
         self.path = parts.path.rstrip("/")
-        self.loop, self.sweeper = loop, sweeper
+        self.loop, self.sweeper, self.outbox = loop, sweeper, outbox
         self.context = context if self.tls else None
         self.keep_s = KEEP_TLS_S if self.tls else KEEP_S
         self.idle: deque[UpstreamConnection] = deque()

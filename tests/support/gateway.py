@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -114,8 +114,8 @@ class Rows(list[UsageRecord]):
         self.logged: list[UsageRecord] = []
         self.observed: list[UsageRecord] = []
 
-    def record(self, row: UsageRecord) -> None:
-        self.append(row)
+    def record_all(self, rows: Sequence[UsageRecord]) -> None:
+        self.extend(rows)
 
     def observe(self, row: UsageRecord) -> None:
         self.observed.append(row)

@@ -203,7 +203,7 @@ def test_a_fault_over_a_request_takes_one_connection(monkeypatch):
         async with Upstream() as engine, Gateway() as gateway:
             gateway.add_route("qwen3-8b", engine.url)
             with monkeypatch.context() as patch:
-                patch.setattr(exchange, "candidates", breaks)
+                patch.setattr(exchange, "find_route", breaks)
                 reply = await gateway.chat()
                 assert (reply.status, reply.error["code"]) == (500, "internal_error")
             assert gateway.limits.open == 0
