@@ -212,6 +212,20 @@ class Answering:
             return
         self.out.append(data)
 
+    def answer_chunk(self, data: bytes, chunk: bytes) -> None:
+        """A piece that came as this one ``chunk``, and may go on as that."""
+        stream = self.stream
+        if stream is None or not self.begun or self.request.http10:
+            self.answer_body(data)
+            self.answer_some()
+            return
+        kept = stream.feed(data)
+        if kept is data and not stream.ended and stream.error is None:
+            self.connection.write(chunk)
+        elif kept:
+            self.out.append(kept)
+            self.answer_some()
+
     def _alive(self) -> None:
         """The target has shown that it works."""
         target = self.target

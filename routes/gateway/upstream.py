@@ -4,11 +4,13 @@ States: idle (in its origin's pool), busy (an answer is awaited), closed; docs/g
 
 A taker gets ``connected`` or ``connect_failed``; then ``answer_head``, ``answer_body`` (any number), and
 one of ``answer_end`` and ``answer_lost``; ``answer_some`` follows every piece that does not end the answer.
+``answer_whole`` stands for all of an answer, and ``answer_chunk`` for a piece that was one chunk.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections import deque
 from dataclasses import dataclass
@@ -33,6 +35,7 @@ KEEP_S = 4.0
 KEEP_TLS_S = 25.0
 BIG_BODY = 64 << 10
 TORN = "ended a packed answer before it was complete"
+_CHUNK = re.compile(rb"([0-9a-fA-F]{1,6})\r\n")
 
 logger = structlog.get_logger("routes.gateway")
 
@@ -62,6 +65,7 @@ class Taker(Protocol):
     def answer_whole(self, head: AnswerHead, body: bytes) -> None: ...
     def answer_head(self, head: AnswerHead) -> None: ...
     def answer_body(self, data: bytes) -> None: ...
+    def answer_chunk(self, data: bytes, chunk: bytes) -> None: ...
     def answer_some(self) -> None: ...
     def answer_end(self) -> None: ...
     def answer_lost(self, failure: Failure) -> None: ...
@@ -74,6 +78,7 @@ class _Garbled(Exception):
 
 class UpstreamConnection(asyncio.Protocol):
     __slots__ = (
+        "between",
         "closed",
         "complete",
         "failed",
@@ -108,6 +113,8 @@ class UpstreamConnection(asyncio.Protocol):
         self.status = 0
         #: started: a byte of the answer has come; status is set once its head is whole
         self.started = self.complete = self.interim = self.until_close = False
+        #: between two chunks of an answer
+        self.between = False
         #: why a callback of the parser stopped it (what the parser raises then names it only if
         #: nothing else is being handled)
         self.failed: _Garbled | None = None
@@ -148,7 +155,10 @@ class UpstreamConnection(asyncio.Protocol):
             self.abort()
             return
         try:
-            if not self.started and self._again(taker, data):
+            if self.between:
+                if self._chunk(taker, data):
+                    return
+            elif not self.started and self._again(taker, data):
                 return
             self.started = taker.heard = True
             if not self.status:
@@ -167,6 +177,20 @@ class UpstreamConnection(asyncio.Protocol):
             return False
         self._release()
         taker.answer_whole(origin.repeated, body)
+        return True
+
+    def _chunk(self, taker: Taker, data: bytes) -> bool:
+        """Take one whole chunk of an answer, as engines send each event of a stream. The parser, between two
+        chunks, need not see it."""
+        found = _CHUNK.match(data)
+        if found is None:
+            return False
+        start = found.end()
+        end = len(data) - 2
+        if start + int(found[1], 16) != end or start == end or data[end:] != b"\r\n":
+            return False
+        taker.heard = True
+        taker.answer_chunk(data[start:end], data)
         return True
 
     def _learn(self, data: bytes) -> None:
@@ -289,6 +313,12 @@ class UpstreamConnection(asyncio.Protocol):
             self.head = AnswerHead(status, headers, heads.passed_back(headers))
             self.taker.answer_head(self.head)
 
+    def on_chunk_header(self) -> None:
+        self.between = False
+
+    def on_chunk_complete(self) -> None:
+        self.between = not self.complete and self.packed is None
+
     def on_body(self, data: bytes) -> None:
         if self.taker is not None and not self.complete:
             if self.packed is not None:
@@ -312,6 +342,7 @@ class UpstreamConnection(asyncio.Protocol):
             self.headers = {}
             return
         self.complete = True
+        self.between = False
         if not self.parser.should_keep_alive():
             self.closed = True
 
