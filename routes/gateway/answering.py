@@ -212,18 +212,13 @@ class Answering:
             return
         self.out.append(data)
 
-    def answer_chunk(self, data: bytes, chunk: bytes) -> None:
-        """A piece that came as this one ``chunk``, and may go on as that."""
+    def answer_chunk(self, chunk: bytes, start: int, end: int) -> None:
+        """A piece that came as one chunk with its frame, from ``start`` to ``end``; it may go on as that."""
         stream = self.stream
-        if stream is None or not self.begun or self.request.http10:
-            self.answer_body(data)
-            self.answer_some()
-            return
-        kept = stream.feed(data)
-        if kept is data and not stream.ended and stream.error is None:
+        if stream is not None and self.begun and not self.request.http10 and stream.passes(chunk, end):
             self.connection.write(chunk)
-        elif kept:
-            self.out.append(kept)
+        else:
+            self.answer_body(chunk[start:end])
             self.answer_some()
 
     def _alive(self) -> None:
@@ -511,7 +506,7 @@ class Answering:
         self.close()
         connection = self.connection
         if data:
-            connection.write(data)
+            connection.write_last(data)
         connection.finished(keep=self.request.keep)
 
     def caller_slow(self) -> None:

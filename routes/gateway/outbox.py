@@ -40,6 +40,13 @@ class Outbox:
         elif not self._due:
             self._soon()
 
+    def write_now(self, transport: asyncio.Transport, data: bytes) -> None:
+        """For what comes alone, as events of a stream do; still after all that waits here."""
+        if self._due:
+            self.write(transport, data)
+        else:
+            transport.write(data)
+
     def _soon(self) -> None:
         if not self._due:
             self._due = True

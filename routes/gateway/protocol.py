@@ -443,6 +443,12 @@ class ServerProtocol(asyncio.Protocol):
     # what an exchange calls
 
     def write(self, data: bytes) -> None:
+        """A piece of an answer that goes on."""
+        if self.transport is not None:
+            self.app.outbox.write_now(self.transport, data)
+
+    def write_last(self, data: bytes) -> None:
+        """The end of an answer, or all of it."""
         if self.transport is not None:
             self.app.outbox.write(self.transport, data)
 

@@ -145,6 +145,17 @@ class Stream:
         self.completion_events += data.count(b"\n\n") or 1
         return data
 
+    def passes(self, chunk: bytes, end: int) -> bool:
+        """Whether what ends at ``end`` in ``chunk`` is whole events of no interest, to be forwarded as they
+        are; they count as fed then. Otherwise ``feed`` has to have them."""
+        if self.old or not self.settled or self.tail or chunk[end - 2 : end] != b"\n\n":
+            return False
+        for mark in self.interesting:
+            if mark in chunk:
+                return False
+        self.completion_events += chunk.count(b"\n\n")
+        return True
+
     def finish(self) -> bytes:
         """What was left without a blank line behind it, when the engine ended the stream in order."""
         rest, self.tail = bytes(self.tail), bytearray()
