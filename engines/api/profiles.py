@@ -18,10 +18,13 @@ from rest_framework.response import Response
 from engines.actions.archive_profile import ArchiveProfile
 from engines.actions.restore_profile import RestoreProfile
 from engines.actions.save_profile import SaveProfile
+from engines.flag_lists import release_for
+from engines.model_shapes import shape_of
 from engines.models import Profile, Revision
 from engines.vllm.command import display_command, masked_extra
 from engines.vllm.masking import mask_environment
-from engines.vllm.notes import Unreadable
+from engines.vllm.notes import Note, Unreadable
+from engines.vllm.target import Target, judge
 from engines.vllm.validate import read_spec
 from kvadmin.api.base import ReadViewSet
 from kvadmin.api.serializers import EmptySerializer, StrictSerializer
@@ -87,6 +90,16 @@ class ProfileSerializer(serializers.ModelSerializer):
         read_only_fields = fields
 
 
+def finding_as_json(note: Note) -> dict[str, Any]:
+    return {
+        "severity": str(note.severity),
+        "code": note.code,
+        "field": note.field,
+        "text": note.text(gettext),
+        "mends": [{"label": mend.text(gettext), "sets": dict(mend.sets)} for mend in note.mends],
+    }
+
+
 class ProfileDetailSerializer(ProfileSerializer):
     latest = RevisionSerializer(read_only=True, allow_null=True)
 
@@ -142,8 +155,36 @@ class ProfileChangeSerializer(StrictSerializer):
     description = serializers.CharField(allow_blank=True, max_length=10_000, required=False)
 
 
+class PreviewSerializer(SpecSerializer):
+    vllm_version = serializers.CharField(
+        default="",
+        allow_blank=True,
+        max_length=40,
+        help_text="Check against this version and say the command as it takes it; empty: neither.",
+    )
+
+
+class MendSerializer(serializers.Serializer):
+    label = serializers.CharField()
+    sets = serializers.DictField(child=serializers.CharField(), help_text="Input to its new text.")
+
+
+class FindingSerializer(serializers.Serializer):
+    severity = serializers.ChoiceField(choices=["error", "warning", "info"])
+    code = serializers.CharField()
+    field = serializers.CharField(help_text="The input that it belongs to; empty for all of them.")
+    text = serializers.CharField()
+    mends = MendSerializer(many=True, help_text="Changes that settle it, the likeliest first.")
+
+
 class CommandSerializer(serializers.Serializer):
     command = serializers.CharField(help_text="The command that would run, secrets masked.")
+    flags_of = serializers.CharField(
+        help_text="Whose flags it was checked against: an unknown version is judged by the nearest older one."
+    )
+    findings = FindingSerializer(
+        many=True, help_text="What that version makes of it; an error keeps it from starting there."
+    )
     notes = serializers.ListField(
         child=serializers.CharField(), help_text="What is worth knowing before it runs."
     )
@@ -284,12 +325,13 @@ class ProfileViewSet(ReadViewSet):
     @extend_schema(
         summary="The command that would run",
         description="Nothing is saved. A read token may ask.",
-        request=SpecSerializer,
+        request=PreviewSerializer,
         responses=CommandSerializer,
     )
     @action(detail=False, methods=["post"], url_path="preview-command")
     def preview_command(self, request: Request) -> Response:
-        asked = self.body(SpecSerializer)
+        asked = self.body(PreviewSerializer)
+        version = asked.pop("vllm_version")
         asked["secrets"] = {name: value or _MASK for name, value in asked["secrets"].items()}
         reading = read_spec(**asked)
         errors: dict[str, list[str]] = {}
@@ -298,7 +340,19 @@ class ProfileViewSet(ReadViewSet):
         if errors:
             raise serializers.ValidationError(errors)
         notes = [note.text(gettext) for note in reading.others]
-        return Response({"command": display_command(reading.spec), "notes": notes})
+        release = release_for(version) if version else None
+        findings = []
+        if release is not None:
+            target = Target("", release, shape=shape_of(reading.spec.model, None))
+            findings = [finding_as_json(note) for note in judge(reading.spec, target).notes]
+        return Response(
+            {
+                "command": display_command(reading.spec, release=release),
+                "flags_of": release.read_from if release is not None else "",
+                "findings": findings,
+                "notes": notes,
+            }
+        )
 
     @extend_schema(
         summary="Archive a profile", request=EmptySerializer, responses={200: ProfileDetailSerializer}

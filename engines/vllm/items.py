@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from engines.vllm.arguments import Argument, read_arguments, read_extra
+from engines.vllm.arguments import Argument, read_arguments
 from engines.vllm.fields import Field, Kind, fields, value_text
 from engines.vllm.masking import is_secret_name
+from engines.vllm.shellwords import split_words
 from engines.vllm.spec import ServeSpec
 
 
@@ -62,7 +63,7 @@ def _of_extra(spec: ServeSpec) -> list[Item]:
     if not spec.extra_arguments.strip():
         return []
     found = []
-    for argument in read_arguments(read_extra(spec.extra_arguments).words):
+    for argument in read_arguments(split_words(spec.extra_arguments).texts):
         if is_secret_name(argument.written):
             continue
         found.append(

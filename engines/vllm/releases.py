@@ -120,12 +120,17 @@ def release(version: str, listed: Mapping[str, Any] | None = None) -> Release:
     (``help_text.read_help``), used where the catalogue lacks it; failing both the nearest older one."""
     plain = public(version)
     if plain in catalog.versions():
-        known = catalogued(plain)
-        return Release(version, plain, Source.CATALOGUE, known.flags)
+        return _build_of(version, plain)
     if listed:
         return Release(version, plain, Source.HOST, flags_from(listed))
     stand_in = nearest(version)
     return Release(version, stand_in, Source.NEAREST, catalogued(stand_in).flags)
+
+
+@lru_cache(maxsize=256)
+def _build_of(version: str, plain: str) -> Release:
+    """A release of the catalogue under the name that a build of it has."""
+    return Release(version, plain, Source.CATALOGUE, catalogued(plain).flags)
 
 
 def flags_from(listed: Mapping[str, Any]) -> dict[str, Flag]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from engines.vllm import catalog, succession
@@ -353,7 +354,7 @@ class _Translator:
         if not self.release.exact:
             self.put(Origin.SET, item, item.words)
             return
-        near = _near(item.written.split(".")[0].replace("_", "-"), list(self.release.spellings))
+        near = _near(item.written.split(".")[0].replace("_", "-"), tuple(self.release.spellings))
         self.put(
             Origin.REFUSED,
             item,
@@ -451,7 +452,8 @@ class _Translator:
 _INFO = info("", "").severity
 
 
-def _near(text: str, names: Sequence[str]) -> str:
+@lru_cache(maxsize=512)
+def _near(text: str, names: tuple[str, ...]) -> str:
     return next(iter(difflib.get_close_matches(text, names, n=1, cutoff=0.75)), "")
 
 

@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -247,8 +246,3 @@ def check_against(spec: ServeSpec, targets: Sequence[Target]) -> Checked:
         [panel_of(spec, verdict, position) for position, verdict in enumerate(verdicts)],
         targets[0].release,
     )
-
-
-def json_of(note: Note) -> list[dict[str, Any]]:
-    """A note's mends for the management API."""
-    return [{"label": mend.text(_), "sets": dict(mend.sets)} for mend in note.mends]

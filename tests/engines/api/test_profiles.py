@@ -91,6 +91,19 @@ def test_it_previews_the_command_for_readers_without_saving(viewer):
     assert not Profile.objects.exists()
 
 
+def test_it_checks_a_profile_against_a_version(viewer):
+    spec = {"model": "m", "values": {"swap_space": 4, "kv_cache_dtype": "nvfp4"}, "vllm_version": "0.10.9"}
+    told = Api(viewer, "read").post("profiles/preview-command/", spec).json()
+    assert told["flags_of"] == "0.10.2"
+    found = {one["code"]: one for one in told["findings"]}
+    assert found["choice_unknown_here"]["severity"] == "error"
+    assert found["choice_unknown_here"]["mends"][-1]["sets"] == {"kv_cache_dtype": ""}
+    assert "0.10.9" in found["release_unknown"]["text"]
+    told = Api(viewer, "read").post("profiles/preview-command/", {**spec, "vllm_version": "0.33.0"}).json()
+    assert "--swap-space" not in told["command"]
+    assert [one["code"] for one in told["findings"]] == ["flag_gone"]
+
+
 def test_it_archives_and_restores(api):
     profile = api.post("profiles/", NEW).json()["id"]
     assert api.post(f"profiles/{profile}/archive/").json()["archived_at"]
