@@ -16,6 +16,7 @@ from engines.launch.files import NotWritable, start_directory, unit_name
 from engines.launch.flag_check import flag_check
 from engines.launch.folders import prune
 from engines.launch.identity import identity_of, take_files
+from engines.launch.plan_check import plan_check
 from engines.launch.preflight import PreflightIncomplete, parse_preflight
 from engines.launch.scripts import script
 from engines.models import Engine, EngineStart, Revision
@@ -82,7 +83,7 @@ def check(context: Context) -> Done:
     except PreflightIncomplete as error:
         raise HostUnreachable(_("The connection was cut while the host was being checked.")) from error
     flags, translated = flag_check(spec, facts.version or need.version, context.host)
-    checks = [*run_checks(facts, need), flags]
+    checks = [*run_checks(facts, need), flags, *plan_check(spec, facts.version or need.version, context.host)]
     override = context.parameters.get("override", [])
     context.scratch["checks"] = [one.as_dict() for one in checks]
     for one in checks:

@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy
 
 from engines.actions.store_flags import StoreFlags
+from engines.actions.store_model_configs import StoreModelConfigs
 from engines.choices import OperationKind
 from engines.flag_lists import FlagsUnreadable, executable_of, is_known, read_flags
 from engines.host_states import note_host_error, note_host_online
@@ -27,6 +28,9 @@ from kvadmin.sentences import joined, ngettext, pack
 #: how many starts back a process on a GPU is still known as ours by its marker
 _STARTS_KNOWN = 2000
 _GIB = 1024**3
+
+#: models whose shape one probe reads
+_CONFIGS = 200
 
 
 def _noting(step: Callable[[Context], Done]) -> Callable[[Context], Done]:
@@ -181,6 +185,24 @@ def flags(context: Context) -> Done:
     return Done(_("Flags of vLLM %(versions)s.") % {"versions": ", ".join(read)})
 
 
+@_noting
+def configs(context: Context) -> Done:
+    """Read each model's config.json and the size of its weights, for the planner."""
+    host = context.host
+    names = {model["path"]: model["name"] for model in host.facts.get("models") or ()}
+    if not names:
+        return Done()
+    result = context.session.run(scripts.CONFIGS, args=list(names)[:_CONFIGS], timeout_s=120)
+    found = records.parse_configs(result.stdout)
+    for one in found:
+        one["name"] = names.get(one["path"], one["path"])
+    StoreModelConfigs(Actor.system(), host, found).run()
+    return Done(
+        ngettext("The shape of %(count)d model.", "The shapes of %(count)d models.", len(found))
+        % {"count": len(found)}
+    )
+
+
 def _versions(rows: list[VllmEnvironment]) -> str:
     return ", ".join(row.version for row in rows)
 
@@ -197,6 +219,7 @@ class Probe(Flow):
         Step("pythons", gettext_lazy("Find Python versions"), pythons, patience_s=30),
         Step("environments", gettext_lazy("Find vLLM environments"), environments, patience_s=30),
         Step("models", gettext_lazy("Find models on disk"), models, patience_s=30),
+        Step("configs", gettext_lazy("Read the models' shapes"), configs, patience_s=30),
         Step("flags", gettext_lazy("Read the flags of unknown versions"), flags, limit_s=900, patience_s=30),
     ]
 

@@ -14,6 +14,9 @@ from typing import Any
 from engines.planner.model import Model
 from engines.planner.rules import Rules
 
+#: name of the "card" on which vLLM's build for processors runs
+PROCESSOR = "CPU"
+
 
 @dataclass(frozen=True)
 class Card:
@@ -22,6 +25,11 @@ class Card:
     name: str
     total_bytes: int
     free_bytes: int | None = None
+
+    @property
+    def is_processor(self) -> bool:
+        """vLLM's build for processors: the cache's size is set by VLLM_CPU_KVCACHE_SPACE, not measured."""
+        return self.name == PROCESSOR
 
     @property
     def fp8(self) -> bool:

@@ -191,6 +191,8 @@ def _cache_type(model: Model, asked: str) -> str:
 
 def default_block(model: Model, card: Card, rules: Rules) -> int:
     """Tokens per page where no flag says so: 16, but for latent attention on backends that want more."""
+    if card.is_processor:
+        return 16 if model.latent else 128
     if model.latent is None or rules.first_engine:
         return 16
     if model.latent.index_head:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -156,3 +158,20 @@ def parse_models(text: str) -> tuple[list[dict[str, Any]], list[str]]:
                 }
             )
     return models, missing
+
+
+def parse_configs(text: str) -> list[dict[str, Any]]:
+    """[{"path", "weight_bytes", "config"}] of the folders whose config.json holds an object."""
+    found = []
+    for kind, *values in records(text):
+        if kind != "config" or len(values) != 3:
+            continue
+        path, size, encoded = values
+        try:
+            config = json.loads(base64.b64decode(encoded, validate=True))
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(config, dict):
+            weights = int(size) if size.isdigit() else 0
+            found.append({"path": path, "weight_bytes": weights or None, "config": config})
+    return found

@@ -262,3 +262,18 @@ for given in "$@"; do
 done
 """
 )
+
+# $@ folders of models: for each a record with the sum of its weight files and its config.json in base64
+CONFIGS = (
+    _RECORD
+    + r"""
+for folder in "$@"; do
+  [ -r "$folder/config.json" ] || continue
+  size=$(limit 20 find -L "$folder" -maxdepth 1 -type f \
+    \( -name '*.safetensors' -o -name '*.bin' -o -name '*.pt' -o -name '*.gguf' \) \
+    -exec wc -c {} + 2>/dev/null \
+    | awk '$2 != "total" { sum += $1 } END { print sum + 0 }')
+  v config "$folder" "$size" "$(head -c 1000000 "$folder/config.json" | base64 | tr -d '\n')"
+done
+"""
+)

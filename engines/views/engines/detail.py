@@ -13,10 +13,14 @@ from django.views import View
 from engines.actions.engine_states import has_callers
 from engines.choices import EngineState
 from engines.models import Engine, Operation
+from engines.planning import compare
 from engines.views.fleet import make_cards
 from engines.vllm.command import display_command
 from kvadmin.sentences import unpack
 from kvadmin.views.base import PermissionView
+
+#: starts whose figures are reckoned again for one page
+_COMPARED = 10
 
 #: states from which each verb makes sense; the action itself has the last word
 OFFERED: dict[str, tuple[EngineState, ...]] = {
@@ -123,6 +127,10 @@ class EngineDetailView(PermissionView, View):
             )
         elif engine.current_start is not None:
             context["command"] = " ".join(engine.current_start.command)
+        if engine.current_start is not None and engine.current_start.facts.get("kv_tokens"):
+            start = engine.current_start
+            start.engine = engine
+            context["compared"] = compare([start])[0]
         return render(request, "engines/engine_detail.html", context)
 
 
@@ -156,6 +164,10 @@ class EngineStartsView(PermissionView, View):
     def get(self, request: HttpRequest, pk: int) -> HttpResponse:
         context = engine_context(request, pk)
         engine = context["engine"]
-        context["starts"] = engine.starts.select_related("revision__profile", "created_by")[:50]
+        starts = engine.starts.select_related("revision__profile", "created_by", "engine__host")[:50]
+        # reckoning takes some milliseconds for each, so only the latest are compared
+        compared = compare(starts[:_COMPARED])
+        context["starts"] = starts
+        context["compared"] = [one for one in compared if one.found_tokens]
         context["transitions"] = engine.transitions.select_related("start", "operation")[:100]
         return render(request, "engines/engine_starts.html", context)

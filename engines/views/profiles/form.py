@@ -15,6 +15,7 @@ from engines.models import Engine, Profile
 from engines.views.profiles.checked import check_against
 from engines.views.profiles.draft import Draft, Variable
 from engines.views.profiles.pages import profile_or_404, revision_or_404
+from engines.views.profiles.planned import planned_for
 from engines.views.profiles.present import (
     Said,
     changes,
@@ -84,6 +85,7 @@ def form_context(
         "command": command_text(spec, targets.chosen[0].release),
         "targets": targets,
         "checked": checked,
+        "planned": planned_for(spec, targets.chosen, profile) if spec.model else [],
         "profile": profile,
         "secret_names": [row.name for row in draft.variables if row.secret],
         "spare": [Variable()],
@@ -220,7 +222,9 @@ class ProfilePreview(PermissionView):
         draft = Draft.from_post(request.POST)
         reading = draft.reading()
         notes = said(note for note in reading.notes if note.code != "model_missing")
-        context = form_context(request, draft, notes, spec=reading.spec, oob=True)
+        edited = whole_number(request.POST.get("edited"))
+        profile = Profile.objects.visible_to(request.user).filter(pk=edited).first() if edited else None
+        context = form_context(request, draft, notes, spec=reading.spec, profile=profile, oob=True)
         response = render(request, "engines/profiles/preview.html", context)
         response["Cache-Control"] = "no-store"
         return response

@@ -11,7 +11,7 @@ from django.utils import timezone, translation
 
 from engines.actions.probe_host import ProbeHost
 from engines.choices import HostKind, HostState, OperationKind, OperationState, StepState
-from engines.models import EngineStart, GpuSample, Operation, VllmEnvironment
+from engines.models import EngineStart, GpuSample, ModelConfig, Operation, VllmEnvironment
 from engines.models.host import VllmEnvironmentSource
 from engines.operations import runner
 from engines.ssh import keys
@@ -84,6 +84,25 @@ def test_it_writes_everything_it_found(this_machine, home, nvidia_smi):
     ]
     assert operation.steps.get(name="gpus").detail.startswith("4 GPUs: NVIDIA A100-SXM4-80GB.")
     assert any("GPU 1: process 2" in line.text for line in operation.lines.all())
+
+
+def test_it_reads_the_shape_of_each_model(this_machine, home):
+    folder = home / "models" / "my tiny"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text('{"model_type": "llama", "hidden_size": 64}')
+    (folder / "model-00001-of-00002.safetensors").write_bytes(b"x" * 1000)
+    (folder / "model-00002-of-00002.safetensors").write_bytes(b"x" * 24)
+    other = home / "models" / "odd"
+    other.mkdir()
+    (other / "config.json").write_text("no JSON")
+    this_machine.model_dirs = ["~/models"]
+    this_machine.save()
+    ModelConfig.objects.create(host=this_machine, path="/gone", name="gone")
+    operation = probed(this_machine)
+    assert operation.state == OperationState.SUCCEEDED, operation.message
+    (row,) = ModelConfig.objects.filter(host=this_machine)
+    assert (row.name, row.path, row.weight_bytes) == ("my tiny", str(folder), 1024)
+    assert row.config == {"model_type": "llama", "hidden_size": 64}
 
 
 def test_no_gpu_is_a_fact_and_not_an_error(this_machine, nvidia_smi):

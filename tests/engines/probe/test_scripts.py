@@ -160,7 +160,9 @@ SHELLS = [
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
-@pytest.mark.parametrize("name", ["CONNECT", "SYSTEM", "GPUS", "SAMPLE", "PYTHONS", "ENVIRONMENTS", "MODELS"])
+@pytest.mark.parametrize(
+    "name", ["CONNECT", "SYSTEM", "GPUS", "SAMPLE", "PYTHONS", "ENVIRONMENTS", "MODELS", "CONFIGS"]
+)
 def test_every_script_is_plain_sh(shell, name):
     script = getattr(scripts, name)
     done = subprocess.run([*shell, "-n"], input=script, capture_output=True, text=True)
