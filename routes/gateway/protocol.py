@@ -51,6 +51,8 @@ GONE = frozenset({7, 8})
 SINGLE = frozenset(
     {b"host", b"content-length", b"transfer-encoding", b"content-type", b"content-encoding", b"authorization"}
 )
+#: what a name, an address and a port are written with
+IN_HOST = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:[]%!$&'()*+,;="
 METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
 
 logger = structlog.get_logger("routes.gateway")
@@ -356,6 +358,8 @@ class ServerProtocol(asyncio.Protocol):
             raise self._stop(bad("The gateway does not know this method.", "method_not_allowed", 405))
         if not request.http10 and b"host" not in headers:
             raise self._stop(bad("The header host is missing."))
+        if headers.get(b"host", b"").rstrip(b" \t").translate(None, IN_HOST):
+            raise self._stop(bad("The header host is no name and no address."))
         if coding is not None and (
             request.http10 or length is not None or coding.strip().lower() != b"chunked"
         ):
