@@ -32,6 +32,8 @@ _SWITCHES = {
     "--tty",
 }
 _SHORT_SWITCHES = re.compile(r"-[ditPq]+")
+#: how a YAML text begins: a list, a document, a list in brackets, a key
+_YAML = re.compile(r"""\s*(?:-\s+\S|---\s*$|\[\s*(?:$|["'-])|["']?[\w.-]+["']?\s*:(?:\s|$))""")
 #: characters of web pages that YAML takes for text
 _WEB_BLANKS = re.compile("[\u00a0\u2007\u202f\u3000]")
 _WEB_NOTHING = re.compile("[\u200b\u2060\ufeff]")
@@ -110,7 +112,7 @@ def looks_like_yaml(text: str) -> bool:
     first = next(
         (line for line in text.split("\n") if line.strip() and not line.lstrip().startswith("#")), ""
     )
-    return bool(re.match(r"\s*(?:-\s+\S|---\s*$|\[|[\"']?[\w.-]+[\"']?\s*:(?:\s|$))", first))
+    return bool(_YAML.match(first))
 
 
 def read_yaml(text: str) -> Container:

@@ -19,7 +19,8 @@ from engines.vllm.spec import ServeSpec
 
 _MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.cli.main")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
-_PROMPT = re.compile(r"^\s*(?:[\w.@:~/-]*[$#%>]|>>>)\s+(?=\S)")
+#: as in "$ ", "user@host:~$ ", "[user@host ~]# ", "(base) $ "
+_PROMPT = re.compile(r"^\s*(?:\([\w.-]+\)\s*)?(?:(?:\[[^\]\n]*\]|[\w.@:~/-]*)[$#%>]|>>>)\s+(?=\S)")
 _KVADMIN_VARIABLES = {"VLLM_API_KEY", "KVADMIN_START", "SPT_NOENV", "CUDA_DEVICE_ORDER"}
 
 

@@ -12,6 +12,7 @@ from django.views import View
 
 from engines.actions.engine_states import has_callers
 from engines.choices import EngineState
+from engines.flag_lists import release_for
 from engines.models import Engine, Operation
 from engines.planning import compare
 from engines.views.fleet import make_cards
@@ -124,6 +125,7 @@ class EngineDetailView(PermissionView, View):
                 executable=engine.environment.executable if engine.environment else "vllm",
                 bind_address=engine.bind_address,
                 port=engine.port,
+                release=release_for(engine.environment.version) if engine.environment else None,
             )
         elif engine.current_start is not None:
             context["command"] = " ".join(engine.current_start.command)

@@ -53,6 +53,8 @@ def test_a_command_reads_back_into_its_spec(values):
         REFERENCE.replace("\n", "\\ "),
         REFERENCE.replace("\n", " \\\r\n").replace("--", "—"),
         "$ " + REFERENCE.replace("\n", " \\\n> "),
+        "[root@gpu-1 ~]# " + REFERENCE.replace("\n", " \\\n"),
+        "(base) ops@gpu-1:~$ " + REFERENCE.replace("\n", " \\\n"),
         "nohup " + REFERENCE + " > vllm.log 2>&1 &",
         REFERENCE.replace("vllm serve", "python3 -m vllm.entrypoints.openai.api_server --model"),
         "docker run --gpus all -p 8000:8000 vllm/vllm-openai:v0.6.3 "
