@@ -37,6 +37,7 @@ def nginx(upstream: int, folder: Path) -> Iterator[int]:
             access_log {folder}/access.log;
             {temporary}
             client_header_timeout 2s; client_body_timeout 2s; client_max_body_size 32m;
+            keepalive_timeout 1s; lingering_timeout 1s;
             server {{
                 listen 127.0.0.1:{port};
                 location = /-/ready {{ return 204; }}
