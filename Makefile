@@ -1,7 +1,7 @@
 # make run     everything, on this machine: console, gateway, worker, database; prints the addresses
 # make demo    the same, and then a real vLLM with a small model, started through kvadmin
 # make test    linters and tests, on services of their own
-.PHONY: help run demo test test-all lint format venv venv-dev vllm-env messages
+.PHONY: help run demo packages test test-all lint format venv venv-dev vllm-env messages
 
 PY := .venv/bin/python
 #: processes that share the tests
@@ -33,7 +33,10 @@ format: venv-dev
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-test: lint
+packages:
+	@sh tools/packages.sh --refuse
+
+test: packages lint
 	$(PY) -m pytest -n $(JOBS) -m "not vllm and not browser and not slow" $(ARGS)
 
 # what make test leaves out; the real vLLM wants the machine to itself
