@@ -20,7 +20,7 @@ from typing import Any
 
 from bench.support import tell
 from engines.planner.estimate import Estimate, Past, estimate
-from engines.planner.flags import Card, Flags, flags_of
+from engines.planner.flags import Card, Flags, flags_of, values_of
 from engines.planner.model import Model
 from engines.planner.reading import read_model
 from engines.planner.rules import GIB
@@ -36,26 +36,6 @@ def options() -> argparse.Namespace:
     parser.add_argument("--configs", type=Path, default=None, help="folder of config.json files by model")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
-
-
-def values_of(flags: str) -> dict[str, Any]:
-    """``--max-num-seqs 64 --enforce-eager`` as {"max_num_seqs": "64", "enforce_eager": True}."""
-    words, values = shlex.split(flags), {}
-    place = 0
-    while place < len(words):
-        name = words[place].removeprefix("--").replace("-", "_")
-        name, _, given = name.partition("=")
-        follows = place + 1 < len(words) and not words[place + 1].startswith("--")
-        off = name.startswith("no_")
-        if given:
-            values[name] = given
-        elif follows:
-            values[name] = words[place + 1]
-            place += 1
-        else:
-            values[name.removeprefix("no_")] = not off
-        place += 1
-    return values
 
 
 @dataclass
@@ -108,7 +88,7 @@ def cases(starts: Path, configs: Path | None) -> list[Case]:
     for row in rows:
         here = row.get("init_snapshot") or snapshot or {}
         card = Card(row.get("gpu", "NVIDIA H200"), here.get("total_memory", 150_109_880_320))
-        values = values_of(row["flags"])
+        values = values_of(shlex.split(row["flags"]))
         model = read_model(
             (folder / f"{row['model']}.json").read_bytes(), dtype=str(values.get("dtype") or "auto")
         )

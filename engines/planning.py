@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from engines.models import Engine, EngineStart, Host, ModelConfig
 from engines.planner.estimate import Estimate, Past, estimate
-from engines.planner.flags import PROCESSOR, Card, Flags, flags_of, seen_bytes
+from engines.planner.flags import PROCESSOR, Card, Flags, flags_of, seen_bytes, values_of
 from engines.planner.known import known_config
 from engines.planner.model import Model
 from engines.planner.reading import read_model
@@ -33,8 +34,8 @@ class Source:
     on_host: bool = False
 
 
-def source_of(spec: ServeSpec, host: Host | None) -> Source | None:
-    """The shape of the profile's model: as it lies on the host, else on any host, else from the table.
+def source_of(spec: ServeSpec, host: Host | None, pasted: str = "") -> Source | None:
+    """The shape of the profile's model: as pasted, as it lies on the host, on any host, or from the table.
 
     None where nothing is known of it; Unreadable where its config.json cannot be used.
     """
@@ -42,6 +43,8 @@ def source_of(spec: ServeSpec, host: Host | None) -> Source | None:
     found = rows.filter(host=host).first() if host is not None else None
     row = found or rows.order_by("-read_at").first()
     config: Any = row.config if row is not None else known_config(spec.model)
+    if pasted.strip():
+        config, row, found = pasted, None, None
     if config is None:
         return None
     overrides = spec.values.get("hf_overrides")
@@ -89,9 +92,17 @@ def _card(gpu: dict[str, Any], idle: bool) -> Card:
     )
 
 
+def _extra(spec: ServeSpec) -> dict[str, Any]:
+    """Flags among the extra arguments; none where they cannot be split, which the form says itself."""
+    try:
+        return values_of(shlex.split(spec.extra_arguments))
+    except ValueError:
+        return {}
+
+
 def flags_for(spec: ServeSpec, version: str) -> tuple[Flags, bool]:
     """The flags that decide memory, and whether vLLM's build for processors is meant."""
-    flags = flags_of(spec.values)
+    flags = flags_of({**_extra(spec), **spec.values})
     if "cpu" not in version:
         return flags, False
     space = str(spec.environment.get("VLLM_CPU_KVCACHE_SPACE") or "")
@@ -106,12 +117,13 @@ def plan(
     *,
     idle: bool = True,
     past: Sequence[Past] | None = None,
+    pasted: str = "",
 ) -> Estimate | None:
     """What a start of ``spec`` on ``host`` would find. None where model or card are not known.
 
     Raises Unreadable where the model's config.json, or flags that contradict it, cannot be planned.
     """
-    source = source_of(spec, host)
+    source = source_of(spec, host, pasted)
     if source is None:
         return None
     flags, processor = flags_for(spec, version)

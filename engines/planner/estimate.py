@@ -311,7 +311,7 @@ def _problem(
 ) -> Note | None:
     """Why vLLM would refuse, or None."""
     flags = settled.flags
-    if flags.max_model_len and flags.max_model_len > model.longest:
+    if model.limited and flags.max_model_len and flags.max_model_len > model.longest:
         return error(
             "longer_than_model",
             gettext_noop("max-model-len %(length)s is more than the model's own limit of %(limit)s tokens."),

@@ -7,7 +7,7 @@ and platforms/cuda.py.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,6 +133,30 @@ def settle(flags: Flags, model: Model, card: Card, rules: Rules) -> Settled:
         prefix_caching=prefix,
         state_mode=mode,
     )
+
+
+def values_of(words: Sequence[str]) -> dict[str, Any]:
+    """``--max-num-seqs 64 --enforce-eager`` as {"max_num_seqs": "64", "enforce_eager": True}."""
+    values: dict[str, Any] = {}
+    place = 0
+    while place < len(words):
+        if not words[place].startswith("--"):
+            place += 1
+            continue
+        name, equals, given = words[place].removeprefix("--").partition("=")
+        name = name.replace("-", "_")
+        follows = place + 1 < len(words) and not words[place + 1].startswith("--")
+        if equals:
+            values[name] = given
+        elif follows:
+            values[name] = words[place + 1]
+            place += 1
+        elif name.startswith("no_"):
+            values[name.removeprefix("no_")] = False
+        else:
+            values[name] = True
+        place += 1
+    return values
 
 
 def _whole(value: Any) -> int | None:

@@ -149,6 +149,7 @@ class Model:
     head: int
     vocab: int
     intermediate: int
+    #: tokens that the model reads, 2048 where its config.json sets no limit
     longest: int
     rope_positions: int
     rope_size: int
@@ -162,6 +163,8 @@ class Model:
     tower_parameters: int = 0
     tower_known: bool = True
     multimodal: bool = False
+    #: the config.json sets a limit to the length
+    limited: bool = True
     encoder_tokens: int = 0
     #: layers of an encoder that vLLM runs too (Whisper)
     encoder_layers: int = 0

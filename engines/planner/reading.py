@@ -140,7 +140,8 @@ def _model(data: dict[str, Any], dtype: str, quantization: str) -> Model:
         intermediate=text.whole(
             "intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner", default=4 * hidden
         ),
-        longest=_longest(text),
+        longest=_longest(text) or 2048,
+        limited=_longest(text) > 0,
         rope_positions=positions,
         rope_size=rope_size,
         tied=tied,
@@ -347,7 +348,7 @@ def _rope(text: Fields, head: int, latent: Latent | None) -> tuple[int, int]:
 
 
 def _longest(text: Fields) -> int:
-    """The context limit by the config alone, as vLLM derives it."""
+    """The context limit by the config alone, as vLLM derives it; 0 where it sets none."""
     names = (
         "max_position_embeddings",
         "n_positions",
@@ -360,7 +361,7 @@ def _longest(text: Fields) -> int:
         "seq_len",
     )
     found = [text.whole(name, high=10**10) for name in names if text.get(name) is not None]
-    limit = min(found, default=2048)
+    limit = min(found, default=0)
     if text.get("model_max_length") is not None:
         limit = text.whole("model_max_length", high=10**10)
     scaling = text.object("rope_scaling") or text.object("rope_parameters")

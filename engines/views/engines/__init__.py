@@ -7,6 +7,7 @@ from engines.views.engines import act, detail, edit, listing, log
 urlpatterns = [
     path("engines/", listing.EngineListView.as_view(), name="engine_list"),
     path("engines/operate", act.OperateEnginesView.as_view(), name="engine_operate"),
+    path("engines/starts", listing.StartList.as_view(), name="start_list"),
     path("engines/add", edit.EngineAddView.as_view(), name="engine_add"),
     path("engines/<int:pk>/", detail.EngineDetailView.as_view(), name="engine_detail"),
     path("engines/<int:pk>/state", detail.EngineStateView.as_view(), name="engine_state"),

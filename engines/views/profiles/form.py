@@ -15,7 +15,7 @@ from engines.models import Engine, Profile
 from engines.views.profiles.checked import check_against
 from engines.views.profiles.draft import Draft, Variable
 from engines.views.profiles.pages import profile_or_404, revision_or_404
-from engines.views.profiles.planned import planned_for
+from engines.views.profiles.planned import Asked, planned_for
 from engines.views.profiles.present import (
     Said,
     changes,
@@ -85,7 +85,7 @@ def form_context(
         "command": command_text(spec, targets.chosen[0].release),
         "targets": targets,
         "checked": checked,
-        "planned": planned_for(spec, targets.chosen, profile) if spec.model else [],
+        "planned": planned_for(spec, targets.chosen, profile, Asked.of(request.POST)) if spec.model else [],
         "profile": profile,
         "secret_names": [row.name for row in draft.variables if row.secret],
         "spare": [Variable()],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import log
 from typing import Any
 
+from django.http import QueryDict
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -14,17 +16,21 @@ from django.utils.translation import ngettext
 from engines.models import Host, Profile
 from engines.planner.estimate import Estimate, guard
 from engines.planner.flags import PROCESSOR
+from engines.planner.reverse import ways
 from engines.planner.rules import GIB
 from engines.planning import STAND_IN, plan
-from engines.views.profiles.checked import title_of
+from engines.views.profiles.checked import Fix, title_of
 from engines.vllm.notes import Severity, Unreadable, gettext_noop
 from engines.vllm.spec import ServeSpec
 from engines.vllm.target import Target
+from kvadmin.numbers import whole_number
 
 #: width and height of the chart's own units
 _WIDTH, _HEIGHT = 320, 120
 #: targets that are planned for; each costs some milliseconds of the preview
 _MOST = 4
+#: bounds of what may be asked for
+_MOST_REQUESTS, _MOST_TOKENS = 100_000, 100_000_000
 
 _TONES = {Severity.ERROR: "bad", Severity.WARNING: "warn", Severity.INFO: "info"}
 _PARTS = {
@@ -69,6 +75,8 @@ class Planned:
     note: str = ""
     starts: bool = False
     findings: list[tuple[str, str]] = field(default_factory=list)
+    #: ways to carry what was asked for, each with a button that sets its flags
+    ways: list[tuple[str, list[Fix]]] = field(default_factory=list)
     lead: list[Figure] = field(default_factory=list)
     memory: list[Figure] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
@@ -77,20 +85,42 @@ class Planned:
     highest: str = ""
 
 
-def planned_for(spec: ServeSpec, targets: Sequence[Target], profile: Profile | None) -> list[Planned]:
+@dataclass(frozen=True)
+class Asked:
+    """What somebody asks beside the profile: a config.json, and so many requests of a length."""
+
+    config: str = ""
+    requests: int | None = None
+    length: int | None = None
+
+    @classmethod
+    def of(cls, post: QueryDict) -> Asked:
+        requests, length = whole_number(post.get("plan_requests")), whole_number(post.get("plan_length"))
+        return cls(
+            post.get("plan_config", ""),
+            requests if requests and requests <= _MOST_REQUESTS else None,
+            length if length and length <= _MOST_TOKENS else None,
+        )
+
+
+def planned_for(
+    spec: ServeSpec, targets: Sequence[Target], profile: Profile | None, asked: Asked
+) -> list[Planned]:
     hosts = {host.name: host for host in Host.objects.filter(name__in=[target.name for target in targets])}
     present = profile.latest if profile is not None else None
     return [
-        _planned(spec, target, hosts.get(target.name), present.shown_spec if present else None)
+        _planned(spec, target, hosts.get(target.name), present.shown_spec if present else None, asked)
         for target in targets[:_MOST]
     ]
 
 
-def _planned(spec: ServeSpec, target: Target, host: Host | None, present: ServeSpec | None) -> Planned:
+def _planned(
+    spec: ServeSpec, target: Target, host: Host | None, present: ServeSpec | None, asked: Asked
+) -> Planned:
     title = title_of(target)
     version = target.release.version
     try:
-        found = plan(spec, host, version)
+        found = plan(spec, host, version, pasted=asked.config)
         if found is None:
             return Planned(title, _missing(spec, host))
     except Unreadable as problem:
@@ -106,6 +136,7 @@ def _planned(spec: ServeSpec, target: Target, host: Host | None, present: ServeS
         title=title,
         starts=found.starts,
         findings=findings,
+        ways=_ways(found, host, asked),
         lead=_lead(found),
         memory=_memory(found),
         points=points,
@@ -113,6 +144,47 @@ def _planned(spec: ServeSpec, target: Target, host: Host | None, present: ServeS
         before=before,
         highest=highest,
     )
+
+
+def _ways(found: Estimate, host: Host | None, asked: Asked) -> list[tuple[str, list[Fix]]]:
+    """How to carry the requests that were asked for, fewest cards first."""
+    if not asked.requests or not asked.length or found.card.name == PROCESSOR:
+        return []
+    if asked.length > found.model.longest:
+        text = _("The model itself reads up to %(limit)s tokens.") % {"limit": _whole(found.model.longest)}
+        return [(text, [])]
+    most = len(host.facts.get("gpus") or ()) if host is not None else 8
+    answers = ways(
+        found.model,
+        found.settled.flags,
+        found.card,
+        found.rules.text,
+        asked.requests,
+        asked.length,
+        most_cards=max(most, 1),
+    )
+    if not answers:
+        return [(_("No share and cache type carries that on the GPUs of this host."), [])]
+    out = []
+    for answer in answers:
+        text = ngettext(
+            "%(cards)s GPU, a share of %(share)s, cache type %(kind)s.",
+            "%(cards)s GPUs, a share of %(share)s, cache type %(kind)s.",
+            answer.cards,
+        ) % {
+            "cards": answer.cards,
+            "share": number_format(answer.utilization, 2),
+            "kind": answer.cache_type,
+        }
+        sets = {
+            "gpu_memory_utilization": f"{answer.utilization:.2f}",
+            "kv_cache_dtype": answer.cache_type,
+            "tensor_parallel_size": str(answer.cards),
+            "max_num_seqs": str(answer.found.settled.sequences),
+            "max_model_len": str(answer.found.settled.max_model_len),
+        }
+        out.append((text, [Fix(_("Set these"), json.dumps(sets))]))
+    return out
 
 
 def _missing(spec: ServeSpec, host: Host | None) -> str:
@@ -190,7 +262,7 @@ def _lead(found: Estimate) -> list[Figure]:
         ),
         Figure(
             _("Longest that starts"),
-            _("%(tokens)s tokens") % {"tokens": _whole(pool.longest(found.model.longest))},
+            _("%(tokens)s tokens") % {"tokens": _whole(pool.longest(max(found.model.longest, length)))},
             [
                 _("One request of %(length)s tokens needs %(needed)s.")
                 % {"length": _whole(length), "needed": _gib(pool.needed(length))},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from engines.launch.plan_check import plan_check
@@ -75,6 +77,29 @@ def test_a_config_that_cannot_be_used_gets_its_sentence(client, operator, enviro
     ModelConfig.objects.create(host=host, path="/models/odd", name="odd", config=llama(num_attention_heads=0))
     client.force_login(operator)
     assert "num_attention_heads” is 0" in preview(client, environment, model="/models/odd")
+
+
+def test_a_pasted_config_stands_for_a_model_on_no_host(client, operator, environment):
+    client.force_login(operator)
+    page = preview(client, environment, model="acme/unheard-of", plan_config=json.dumps(llama()), **ARTICLE)
+    assert "Requests at once" in page
+    assert "is not JSON" in preview(client, environment, model="acme/unheard-of", plan_config="{")
+
+
+def test_the_planner_answers_the_other_way_round(client, operator, environment):
+    client.force_login(operator)
+    asked = {**ARTICLE, "plan_requests": "64", "plan_length": "16384"}
+    page = preview(client, environment, **asked)
+    assert "1 GPU, a share of" in page
+    assert "cache type fp8" in page
+    assert "up to 40,960 tokens" in preview(client, environment, **{**asked, "plan_length": "50000"})
+    assert "No share and cache type" in preview(client, environment, **{**asked, "plan_requests": "9000"})
+
+
+def test_flags_among_the_extra_arguments_count(client, operator, environment):
+    client.force_login(operator)
+    page = preview(client, environment, extra_arguments="--num-gpu-blocks-override 1000", **ARTICLE)
+    assert "16,000 tokens" in page
 
 
 @pytest.mark.parametrize("person", ["viewer", "outsider"])
