@@ -115,7 +115,7 @@ def _model(data: dict[str, Any], dtype: str, quantization: str) -> Model:
         notes.append(
             warning(
                 "quantisation_unknown",
-                gettext_noop("The quantisation “%(name)s” is not known here: the weights are bounds."),
+                gettext_noop("The quantization “%(name)s” is not known here: the weights are bounds."),
                 field="config",
                 name=quant.method,
             )

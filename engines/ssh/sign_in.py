@@ -92,10 +92,10 @@ def wants_more(login: Login, methods: list[str]) -> SignInRefused:
     elif login.private_key:
         message = _("%(host)s accepts the key of user %(user)s and asks for more: %(methods)s.")
         remedy = _(
-            "If it is the password it asks for, choose “key and password” for this host. kvadmin cannot "
-            "enter one-time codes: exempt this user from them on the host."
+            "If it is the password it asks for, choose “Private key and password” for this host. kvadmin "
+            "cannot enter one-time codes: exempt this user from them on the host."
         )
     else:
         message = _("%(host)s accepts the password of user %(user)s and asks for more: %(methods)s.")
-        remedy = _("If it asks for a key too, choose “key and password” for this host.")
+        remedy = _("If it asks for a key too, choose “Private key and password” for this host.")
     return SignInRefused(message % names, remedy=remedy)

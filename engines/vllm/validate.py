@@ -184,7 +184,7 @@ def _check_served_names(spec: ServeSpec) -> list[Note]:
                 error(
                     "served_name_unreadable",
                     gettext_noop("“%(name)s” cannot be a served name: no blanks, and no hyphen in front."),
-                    remedy=gettext_noop("Names carry version and make, for example qwen3-8b-v1."),
+                    remedy=gettext_noop("Use letters, digits and hyphens, as in qwen3-8b-v1."),
                     field="served_names",
                     mends=_other_names(spec, position, re.sub(r"[^\w.-]+", "-", name).strip("-.")),
                     name=name[:80],
@@ -216,7 +216,9 @@ def _check_served_names(spec: ServeSpec) -> list[Note]:
             info(
                 "served_name_missing",
                 gettext_noop("Callers use the model's own name, %(model)s."),
-                remedy=gettext_noop("A served name with version and make, like qwen3-8b-v1, outlives it."),
+                remedy=gettext_noop(
+                    "A served name of its own, such as qwen3-8b-v1, stays when the model moves elsewhere."
+                ),
                 field="served_names",
                 model=spec.model,
             )

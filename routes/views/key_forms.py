@@ -39,10 +39,10 @@ class BoundsForm(forms.Form):
         label=gettext_lazy("Or only these"), required=False, widget=forms.CheckboxSelectMultiple
     )
     expires_on = forms.DateField(
-        label=gettext_lazy("Works through"),
+        label=gettext_lazy("Last valid day"),
         required=False,
         widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"),
-        help_text=gettext_lazy("A day, UTC. Empty: until it is revoked."),
+        help_text=gettext_lazy("By UTC, that day included. Empty: until it is revoked."),
     )
     addresses = LinesField(
         label=gettext_lazy("Allowed addresses"),
@@ -103,7 +103,7 @@ class BoundsForm(forms.Form):
 
 class IssueForm(BoundsForm):
     business = forms.ModelChoiceField(
-        label=gettext_lazy("For"),
+        label=gettext_lazy("Business"),
         queryset=Business.objects.none(),
         empty_label=gettext_lazy("Choose a business"),
     )
@@ -158,6 +158,6 @@ class RotateForm(forms.Form):
 
 class OverlapForm(forms.Form):
     works_until = forms.DateField(
-        label=gettext_lazy("Works through"),
+        label=gettext_lazy("Last valid day"),
         widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"),
     )

@@ -35,7 +35,9 @@ class RouteForm(forms.Form):
         label=gettext_lazy("Model name"),
         max_length=200,
         widget=_text(placeholder="qwen3-8b-v1"),
-        help_text=gettext_lazy("What callers send as “model”. It carries version and make: qwen3-32b-awq."),
+        help_text=gettext_lazy(
+            "What callers send as “model”. A version or quantization in it helps: qwen3-32b-awq."
+        ),
     )
     aliases = LinesField(
         label=gettext_lazy("Aliases"),

@@ -56,7 +56,7 @@ class NewTeamForm(forms.Form):
 
 class PersonForm(forms.Form):
     person = PersonField(label=gettext_lazy("User name or email"), max_length=254, widget=_person_widget())
-    role = forms.ChoiceField(label=gettext_lazy("As"), choices=TeamRole.choices, initial=TeamRole.MEMBER)
+    role = forms.ChoiceField(label=gettext_lazy("Role"), choices=TeamRole.choices, initial=TeamRole.MEMBER)
 
 
 class NameForm(forms.Form):

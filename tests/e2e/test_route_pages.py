@@ -162,7 +162,7 @@ def test_an_owner_issues_a_key_and_copies_its_settings(as_owner, world):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.goto(f"/teams/{world['team'].pk}/")
     page.get_by_role("link", name="New key for shop assistant").click()
-    expect(page.get_by_label("For")).to_have_value(str(world["shop"].pk))
+    expect(page.get_by_label("Business", exact=True)).to_have_value(str(world["shop"].pk))
     page.get_by_label("Name").fill("nightly job")
     expect(page.get_by_label("qwen3-8b-v1")).to_be_hidden()
     page.get_by_label("All models").uncheck()

@@ -65,7 +65,7 @@ class EngineForm(forms.Form):
     name = forms.CharField(
         label=gettext_lazy("Name"),
         max_length=100,
-        help_text=gettext_lazy("Unique over all hosts; names carry version and make, as in qwen3-8b-v1."),
+        help_text=gettext_lazy("Unique over all hosts. A version or quantization in it helps: qwen3-8b-v1."),
     )
     revision = RevisionChoice(
         label=gettext_lazy("Profile"),

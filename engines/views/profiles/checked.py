@@ -208,7 +208,7 @@ def _counts(lines: Sequence[Line]) -> str:
     ):
         if numbers[origin]:
             said.append(one % {"n": numbers[origin]})
-    return ", ".join(said)
+    return _(", ").join(said)
 
 
 def _rest(spec: ServeSpec, release: Release) -> list[Rest]:

@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from engines.models import Host, Profile
+from engines.planner.caches import Kind
 from engines.planner.estimate import Estimate, guard
 from engines.planner.flags import PROCESSOR
 from engines.planner.reverse import ways
@@ -48,6 +49,17 @@ _PARTS = {
     "adapters": gettext_noop("LoRA slots"),
     "weight files": gettext_noop("weight files on disk"),
     "kept in the host's memory": gettext_noop("kept in the host's memory"),
+}
+
+_KINDS = {
+    Kind.FULL: gettext_noop("full attention"),
+    Kind.LATENT: gettext_noop("latent attention"),
+    Kind.INDEX: gettext_noop("index of sparse attention"),
+    Kind.SLIDING: gettext_noop("sliding window"),
+    Kind.CHUNKED: gettext_noop("chunked attention"),
+    Kind.STATE: gettext_noop("state"),
+    Kind.CROSS: gettext_noop("cross attention"),
+    Kind.NONE: gettext_noop("no cache"),
 }
 
 
@@ -229,7 +241,7 @@ def _lead(found: Estimate) -> list[Figure]:
         _("%(layers)s layers, %(kind)s: %(page)s bytes for %(block)s tokens.")
         % {
             "layers": len(group.layers),
-            "kind": group.cache.kind.value,
+            "kind": _(_KINDS[group.cache.kind]),
             "page": _whole(group.cache.page),
             "block": _whole(group.cache.block),
         }

@@ -136,7 +136,7 @@ if ROOT:
         server = start_sshd(f"AuthenticationMethods {order}")
         with pytest.raises(SignInRefused, match=says) as refused:
             session_for(server.host(auth=auth, password=PASSWORD if auth == "password" else ""))
-        assert "key and password" in refused.value.remedy
+        assert "Private key and password" in refused.value.remedy
 
 
 def test_a_server_without_passwords_names_what_it_accepts(start_sshd):
