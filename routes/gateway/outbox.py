@@ -54,11 +54,13 @@ class Outbox:
 
     def flush(self) -> None:
         self._due = False
-        if self._rows:
-            rows, self._rows = self._rows, []
-            self._ledger.record_all(rows)
-        if self._writes:
-            writes, self._writes = self._writes, []
+        rows, self._rows = self._rows, []
+        writes, self._writes = self._writes, []
+        try:
+            if rows:
+                self._ledger.record_all(rows)
+        finally:
+            # a row that cannot be written must not keep others' answers
             for transport, data in writes:
                 if not transport.is_closing():
                     transport.write(data)
