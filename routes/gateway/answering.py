@@ -188,7 +188,8 @@ class Answering:
             self.mode = "whole"
         if self.request.method == b"HEAD" and status < 300:
             self._alive()
-            length = headers.get(b"content-length")
+            # of an answer by id another name changes the length
+            length = headers.get(b"content-length") if self.path.kind != "response" else None
             self.settle(status)
             self.finish(self._begin(b"content-length: %b\r\n" % length if length else b""))
 
@@ -379,6 +380,8 @@ class Answering:
             body = renamed(body, target.record.model, self.asked.model)
             if path.kind == "responses":
                 self._remember(body)
+        elif path.kind == "response":
+            body = renamed(body, self.target.record.model, self.asked.model)
         self.send_whole(status, body, self.head.lines)
 
     def _remember(self, body: bytes) -> None:
@@ -425,7 +428,7 @@ class Answering:
         self.parts = []
         length = self.head.headers.get(b"content-length")
         own, name = self.target.record.model, self.asked.model
-        head = renamed_head(data, own, name) if self.path.counted else data
+        head = renamed_head(data, own, name) if self.path.counted or self.path.kind == "response" else data
         if length is not None and length.isdigit():
             framing = b"content-length: %d\r\n" % (int(length) + len(head) - len(data))
         else:

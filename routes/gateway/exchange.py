@@ -20,6 +20,7 @@ from kvadmin.forwarded import parse_address
 from routes.gateway import asked as reading
 from routes.gateway import heads
 from routes.gateway.answering import Answering
+from routes.gateway.asked import Asked
 from routes.gateway.choose import candidates, choose
 from routes.gateway.credentials import check_key, find_key, presented
 from routes.gateway.decide import find_route, nobody_fault, plain_body, preflight, read_form, unknown_path
@@ -169,7 +170,9 @@ class Exchange(Answering):
 
     def _by_response(self, found: Found) -> None:
         """An answer that was made before is asked for again, of the engine that made it."""
+        query = self.request.target.partition(b"?")[2].decode("latin-1")
         self.rest = found.rest + ("/cancel" if found.path.name.endswith("cancel") else "")
+        self.rest += f"?{query}" if query else ""
         self._with_responses(found.rest, lambda: self._to_maker(found.rest))
 
     def _to_maker(self, response_id: str) -> None:
@@ -179,6 +182,7 @@ class Exchange(Answering):
             raise Fault(404, "response_not_found", "The engine that made this response is gone.")
         self.only, self.route = made_by
         self.serving = self.route
+        self.asked = Asked(self.route.name)
         find_route(app.feed.snapshot, key, self.route.name)
         self._limit(0)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 
 import pytest
 
 from kvadmin.env import BASE_DIR
+from routes.gateway.sharedresponses import SharedResponses
 from tests.support import real_vllm
 from tests.support.gateway import Gateway, run, until
 from tests.support.real_engine import KEY, MAX_MODEL_LEN, running
@@ -62,6 +64,35 @@ def test_the_official_sdks_are_served_as_by_their_makers(real_engine):
     assert len(counted) == 9
     assert {row.tokens_source for row in counted} == {"engine"}
     assert all(row.prompt_tokens and row.completion_tokens for row in counted)
+
+
+def test_a_response_is_found_and_gone_on_from_through_another_worker(real_engine):
+    async def main():
+        shared = [SharedResponses(os.environ["VALKEY_URL"]) for _n in range(2)]
+        tasks = [asyncio.create_task(one.run()) for one in shared]
+        one, other = (Gateway(responses=responses) for responses in shared)
+        async with one, other:
+            add_route(one, real_engine)
+            add_route(other, real_engine)
+            await until(lambda: all(each.shared and each._settled for each in shared))
+            value = {"model": "qwen3-8b", "max_output_tokens": 4, "store": True}
+            made = (await one.chat(path="/v1/responses", input="hi", **value)).json
+            again = await other.get(f"/v1/responses/{made['id']}")
+            assert again.json == made
+            goes_on = {**value, "input": "and?", "previous_response_id": made["id"]}
+            assert (await other.chat(path="/v1/responses", **goes_on)).status == 200
+            # vLLM lets a caller choose the id: the gateway keeps it from being another's
+            other.secret = other.add_key(business_id=2)
+            theirs = await other.chat(path="/v1/responses", input="hi", **value, request_id=made["id"])
+            assert (theirs.status, theirs.error["code"]) == (400, "response_id_taken")
+            assert (await other.chat(path="/v1/responses", **goes_on)).status == 404
+            assert (await other.get(f"/v1/responses/{made['id']}")).status == 404
+            own = await other.chat(path="/v1/responses", input="hi", **value, request_id="resp_chosen")
+            assert own.json["id"] == "resp_chosen"
+        for task in tasks:
+            task.cancel()
+
+    run(main(), 300)
 
 
 @pytest.mark.parametrize("streamed", [False, True])

@@ -320,6 +320,23 @@ def test_a_caller_that_goes_while_valkey_is_asked_leaves_nothing(own_valkey):
     run(main())
 
 
+def test_an_answer_by_id_has_the_routes_name_and_its_query_goes_along():
+    async def main():
+        async with Upstream(answer) as engine, Gateway() as gateway:
+            gateway.add_route("m", {"base_url": engine.url, "model": "the/target"})
+            assert await make(gateway) == 200
+            for size in (10, 300_000):
+                made = {"id": "resp_1", "model": "the/target", "output": ["x" * size]}
+                engine.answer = whole(made)
+                reply = await gateway.get("/v1/responses/resp_1?include=a%20b&starting_after=3")
+                assert reply.json == {**made, "model": "m"}
+                assert engine.calls[-1].path == "/v1/responses/resp_1?include=a%20b&starting_after=3"
+            reply = await gateway.get("/v1/responses/resp_1", method="HEAD")
+            assert (reply.status, reply.headers.get("content-length")) == (200, None)
+
+    run(main())
+
+
 def test_a_target_that_no_request_went_to_yet_is_known_by_its_response(own_valkey):
     async def main():
         async with Upstream(answer) as engine, workers(own_valkey.url, engine) as gateways:
