@@ -189,7 +189,8 @@ class Answering:
         if self.request.method == b"HEAD" and status < 300:
             self._alive()
             # of an answer by id another name changes the length
-            length = headers.get(b"content-length") if self.path.kind != "response" else None
+            same = self.path.kind != "response" or self.target.record.model in {"", self.asked.model}
+            length = headers.get(b"content-length") if same else None
             self.settle(status)
             self.finish(self._begin(b"content-length: %b\r\n" % length if length else b""))
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -210,16 +209,16 @@ STEPS = st.lists(
 )
 
 
-@given(STEPS)
-@example(
-    [(0, "unreachable"), (0, "wait"), (0, "take"), (0, "end"), (1, "take"), (1, "undecided"), (2, "take")]
-)
-def test_whatever_workers_do_there_is_one_probe_and_a_way_back(steps):
+def test_whatever_workers_do_there_is_one_probe_and_a_way_back(tmp_path):
     """``end`` is a worker that is killed and replaced, with whatever it held."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder)
-        files = [HealthFile(path) for _n in range(3)]
-        workers = [file.of(TARGET) for file in files]
+    files = [HealthFile(tmp_path) for _n in range(3)]
+    ids = itertools.count()
+
+    @given(STEPS)
+    @example([(0, "unreachable"), (0, "wait"), (0, "take"), (0, "end"), (1, "take"), (2, "take")])
+    def check(steps):
+        target = TargetRecord(next(ids), 1, "http://engine", "m")
+        workers = [file.of(target) for file in files]
         probes = [0, 0, 0]
         now = 1000.0
         for who, what in steps:
@@ -239,8 +238,8 @@ def test_whatever_workers_do_there_is_one_probe_and_a_way_back(steps):
                 health.undecided(probes[who])
             elif what == "end":
                 files[who].close()
-                files[who] = HealthFile(path)
-                workers[who] = files[who].of(TARGET)
+                files[who] = HealthFile(tmp_path)
+                workers[who] = files[who].of(target)
             else:
                 now = max(now, health.opens_at)
             if not workers[who]._probe:
@@ -254,8 +253,10 @@ def test_whatever_workers_do_there_is_one_probe_and_a_way_back(steps):
             health.undecided(probe)
         now = max(now, workers[0].opens_at)
         assert all(health.may_take(now) for health in workers)
-        for file in files:
-            file.close()
+
+    check()
+    for file in files:
+        file.close()
 
 
 # through requests
