@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kvadmin.env import BASE_DIR
@@ -214,6 +214,7 @@ def test_whatever_workers_do_there_is_one_probe_and_a_way_back(tmp_path):
     files = [HealthFile(tmp_path) for _n in range(3)]
     ids = itertools.count()
 
+    @settings(deadline=None)
     @given(STEPS)
     @example([(0, "unreachable"), (0, "wait"), (0, "take"), (0, "end"), (1, "take"), (2, "take")])
     def check(steps):
