@@ -183,3 +183,34 @@ def test_vllm_for_processors_takes_the_space_it_is_given(host):
     found = plan(spec, host, "0.32.0+cpu")
     # as the real one logged
     assert (found.tokens, found.concurrency) == (2_097_152, 1024)
+
+
+def test_all_starts_are_listed_with_their_errors(client, viewer, host):
+    for tokens in (794016, 786000):
+        started(host, kv_gib=109.04, kv_tokens=tokens)
+    client.force_login(viewer)
+    page = client.get("/engines/starts").content.decode()
+    assert page.count("qwen3-8b-v") >= 2
+    assert "1.02%" in page
+    assert "Older starts" not in page
+
+
+def test_many_starts_come_in_pages(client, viewer, host):
+    engine = started(host, kv_tokens=794016).engine
+    EngineStart.objects.bulk_create(
+        EngineStart(engine=engine, number=number, vllm_version="", facts={"kv_tokens": 1})
+        for number in range(2, 25)
+    )
+    client.force_login(viewer)
+    page = client.get("/engines/starts").content.decode()
+    assert "Older starts" in page
+    last = EngineStart.objects.order_by("-pk")[19].pk
+    assert f"?before={last}" in page
+    assert "Older starts" not in client.get(f"/engines/starts?before={last}").content.decode()
+
+
+def test_the_list_of_starts_is_for_those_who_see_engines(client, outsider, host):
+    started(host, kv_tokens=794016)
+    assert client.get("/engines/starts").status_code == 302
+    client.force_login(outsider)
+    assert client.get("/engines/starts").status_code == 403
