@@ -163,7 +163,7 @@ def estimate(
     pool = sizing.pool(memory, flags.num_gpu_blocks_override)
     longest = pool.longest(settled.max_model_len)
     unsure = spread + (0 if corrected else 256 * MIB)
-    notes = [*model.notes, *sizing.notes]
+    notes = [*model.notes, *sizing.notes, *_file_notes(stages, files, flags, model)]
     problem = _problem(settled, rules, card, requested, pool, memory[lowest], longest, model)
     return Estimate(
         model=model,
@@ -183,6 +183,28 @@ def estimate(
         notes=tuple(notes),
         corrected_by=corrected,
     )
+
+
+def _file_notes(
+    stages: Sequence[tuple[int, Weights, list[Term], int]], files: int, flags: Flags, model: Model
+) -> list[Note]:
+    """Says so where the weight files are far from what the config.json makes of them."""
+    whole = sum(weights.total for _left, weights, _terms, _spread in stages)
+    sure = all(weights.exact for _left, weights, _terms, _spread in stages)
+    plain = flags.tensor_parallel_size == 1 and not (
+        model.draft_layers or flags.max_loras or flags.cpu_offload_gb
+    )
+    if not (files and sure and plain) or 0.8 * whole <= files <= 1.25 * whole:
+        return []
+    return [
+        warning(
+            "files_differ",
+            gettext_noop("The weight files have %(files)s GiB; by the config.json they would have %(gib)s."),
+            remedy=gettext_noop("Is a download unfinished, or are the weights stored otherwise?"),
+            files=_gib(files),
+            gib=_gib(whole),
+        )
+    ]
 
 
 def _by_files(weights: Weights, files: int, flags: Flags, model: Model) -> Weights:

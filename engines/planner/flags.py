@@ -14,6 +14,10 @@ from typing import Any
 from engines.planner.model import Model
 from engines.planner.rules import Rules
 
+#: model types that keep a state at each page's end when prefixes are cached (SupportsMambaPrefixCaching)
+EVERY_STATE = frozenset(
+    {"falcon_h1", "granitemoehybrid", "jamba", "mamba", "falcon_mamba", "mamba2", "nemotron_h", "zamba2"}
+)
 #: name of the "card" on which vLLM's build for processors runs
 PROCESSOR = "CPU"
 
@@ -78,6 +82,7 @@ class Flags:
     language_model_only: bool = False
     throughput_mode: bool = False
     mamba_cache_mode: str = ""
+    mamba_ssm_cache_dtype: str = "auto"
 
     @property
     def world(self) -> int:
@@ -120,8 +125,8 @@ def settle(flags: Flags, model: Model, card: Card, rules: Rules) -> Settled:
     if prefix is None:
         prefix = rules.prefix_caching and (not model.has_state or rules.hybrid_prefix_caching)
     mode = flags.mamba_cache_mode or "none"
-    if prefix and model.has_state and mode == "none":
-        mode = "align"
+    if prefix and model.has_state and (mode != "align" or model.model_type not in EVERY_STATE):
+        mode = "all" if model.model_type in EVERY_STATE else "align"
     if not prefix:
         mode = "none"
     return Settled(
@@ -219,6 +224,7 @@ def flags_of(values: Mapping[str, Any]) -> Flags:
         language_model_only=bool(_flag(values.get("language_model_only"))),
         throughput_mode=values.get("performance_mode") == "throughput",
         mamba_cache_mode=str(values.get("mamba_cache_mode") or ""),
+        mamba_ssm_cache_dtype=str(values.get("mamba_ssm_cache_dtype") or "auto"),
     )
 
 

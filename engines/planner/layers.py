@@ -277,7 +277,7 @@ def _mamba2_state(text: Fields, hidden: int) -> State:
         size=text.whole("ssm_state_size", "mamba_d_state", "state_size", default=128),
         conv=text.whole("conv_kernel", "mamba_d_conv", "mamba_conv_kernel", default=4),
         dtype=_bytes_of(text, "mamba_ssm_cache_dtype", 4 if text.text("model_type") == "nemotron_h" else 0),
-        chunk=text.whole("mamba_chunk_size", "chunk_size", default=256),
+        chunk=text.whole("mamba_chunk_size", "chunk_size", default=2048),
     )
 
 

@@ -35,7 +35,8 @@ class State:
     conv: int = 4
     dtype: int = 0
     rank: int = 0
-    chunk: int = 256
+    #: tokens after which a state is made; 2048 where the config.json names none
+    chunk: int = 2048
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import lcm
 
 from engines.planner.caches import (
+    VALUE_BYTES,
     Kind,
     LayerCache,
     Load,
@@ -72,9 +74,12 @@ def size(model: Model, settled: Settled, card: Card, rules: Rules) -> Sizing:
     positions: list[tuple[int, LayerCache]] = []
     state_page = 0
     if model.state and model.has_state:
-        state_page = state_bytes(model.state, model.dtype_bytes, tensor, flags.speculative_tokens)
+        kept = VALUE_BYTES.get(flags.mamba_ssm_cache_dtype)
+        state = replace(model.state, dtype=kept) if kept else model.state
+        state_page = state_bytes(state, model.dtype_bytes, tensor, flags.speculative_tokens)
     if model.hybrid and state_page:
-        aligned = _hybrid_block(model, cache_type, tensor, block, state_page)
+        chunk = model.state.chunk if model.state and settled.state_mode == "all" else 1
+        aligned = _hybrid_block(model, cache_type, tensor, block, state_page, chunk)
         if aligned > block:
             notes.append(
                 info(
@@ -256,12 +261,13 @@ def _attention_page(model: Model, cache_type: str, tensor: int, block: int) -> i
     return cache.page if cache else 0
 
 
-def _hybrid_block(model: Model, cache_type: str, tensor: int, block: int, state_page: int) -> int:
-    """The smallest page that holds a layer's state: multiples of the kernel's block, or of 16."""
+def _hybrid_block(model: Model, cache_type: str, tensor: int, block: int, state_page: int, chunk: int) -> int:
+    """The smallest page that holds a layer's state: multiples of the kernel's block, or of 16, and of the
+    chunk in which states are made where every page ends with one."""
     token = _attention_page(model, cache_type, tensor, 1)
     if not token:
         return block
-    step = max(16, block)
+    step = lcm(max(16, block), chunk)
     return min(step * ceil_div(state_page, step * token), _LARGEST_BLOCK)
 
 

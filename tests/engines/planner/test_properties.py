@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from engines.planner.estimate import Past, estimate
 from engines.planner.flags import Card, Flags, settle
+from engines.planner.reading import read_model
 from engines.planner.reverse import carries, ways
 from engines.planner.rules import GIB, rules_for
 from engines.planner.sizing import size
@@ -138,3 +139,33 @@ def test_a_card_too_full_is_told_before_the_start():
 def test_a_length_over_the_models_own_is_refused():
     problem = planned(max_model_len=65536).problem
     assert problem is not None and problem.code == "longer_than_model"
+
+
+def test_weight_files_far_from_the_config_are_said():
+    model = sample("Qwen3-8B")
+    half = estimate(model, Flags(), H200, "0.25.1", files=8 * GIB)
+    assert "files_differ" in [note.code for note in half.notes]
+    whole = estimate(model, Flags(), H200, "0.25.1", files=16_381_516_776)
+    assert whole.notes == ()
+
+
+def test_states_at_every_page_make_pages_of_whole_chunks():
+    config = {
+        "architectures": ["NemotronHForCausalLM"],
+        "model_type": "nemotron_h",
+        "hidden_size": 4096,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "hybrid_override_pattern": "M*M-",
+        "chunk_size": 128,
+    }
+    model = read_model(config)
+    plain = estimate(model, Flags(max_model_len=8192, enable_prefix_caching=False), H200, "0.33.0")
+    cached = estimate(model, Flags(max_model_len=8192, enable_prefix_caching=True), H200, "0.33.0")
+    assert cached.settled.state_mode == "all"
+    assert cached.sizing.block % 128 == 0
+    assert cached.sizing.block >= plain.sizing.block
+    # a state for each page of a request, not one for all of it
+    assert cached.pool.request_blocks(8192) > plain.pool.request_blocks(8192)
