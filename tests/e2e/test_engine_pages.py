@@ -18,6 +18,7 @@ from engines.states import touch_engine
 from kvadmin.actions import Actor
 from tests.e2e.pages import check_page
 from tests.support.factories import EngineFactory, EnvironmentFactory, HostFactory, RevisionFactory
+from tests.support.route_factories import TargetFactory
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -218,6 +219,21 @@ def renewed(page: Page, engine: Engine, usage: float) -> None:
     with page.expect_response(lambda answer: "/state?" in answer.url and answer.status == 200):
         read(engine, timezone.now(), usage, 4.0, 0.0)
     page.wait_for_timeout(300)
+
+
+def test_one_with_callers_can_be_stopped_at_once(signed_in, fleet):
+    engine = Engine.objects.get(name="qwen3-8b-v1")
+    TargetFactory(engine=engine)
+    page = signed_in
+    page.goto(engine.get_absolute_url())
+    page.get_by_role("button", name="Stop", exact=True).click()
+    question = page.get_by_role("dialog")
+    expect(question).to_contain_text("it finishes the requests it has first")
+    question.get_by_label("At once: requests that are running are cut off").check()
+    check_page(page, "engine-stop-at-once")
+    question.get_by_role("button", name="Stop").click()
+    expect(page.locator("[data-live] .badge").first).to_have_text("Stopping")
+    assert Operation.objects.filter(engine=engine).latest("created_at").kind == OperationKind.STOP
 
 
 def test_a_card_renews_itself_and_its_change_is_said(signed_in, fleet):
