@@ -19,13 +19,17 @@ from routes.gateway.jsonspans import named, replaced
 #: an event larger than this passes in pieces, unread
 MAX_EVENT = 16 << 20
 _MODEL = re.compile(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*")')
-_ENDS = {
-    "messages": (b"message_stop",),
+#: marks of events that have to be read, by kind of path
+_USUAL = (b'"usage"', b"[DONE]", b'"error"')
+_INTERESTING = {
+    "messages": (*_USUAL, b"message_stop"),
     "responses": (
+        *_USUAL,
         b'"response.completed"',
         b'"response.incomplete"',
         b'"response.failed"',
         b'"response.cancelled"',
+        b'"response.created"',
     ),
 }
 #: event types that end a stream
@@ -103,9 +107,7 @@ class Stream:
     def __init__(self, kind: str, model: str, *, drop_usage: bool = False, drop_continuous: bool = False):
         self.model = orjson.dumps(model)
         self.drop_usage, self.drop_continuous = drop_usage, drop_continuous
-        self.interesting = (b'"usage"', b"[DONE]", b'"error"', *_ENDS.get(kind, ()))
-        if kind == "responses":
-            self.interesting = (*self.interesting, b'"response.created"')
+        self.interesting = _INTERESTING.get(kind, _USUAL)
         self.tail = bytearray()
         #: events without a count: what a stream that breaks off is billed by
         self.completion_events = 0
