@@ -20,8 +20,9 @@ from routes.gateway.faults import Fault, fault_body
 from routes.gateway.health import Health
 from routes.gateway.outbox import Outbox
 from routes.gateway.paths import Path, find_path
-from routes.gateway.protocol import Request, ServerProtocol
+from routes.gateway.protocol import ServerProtocol
 from routes.gateway.records import KeyRecord, RouteRecord, Snapshot, TargetRecord, UsageRecord
+from routes.gateway.request import Request
 from routes.gateway.responses import Responses
 from routes.gateway.sweep import Sweeper
 from routes.gateway.targets import Target

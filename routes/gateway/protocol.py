@@ -11,19 +11,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
 
 import httptools
 import structlog
 
 from routes.gateway.faults import Fault
-from routes.gateway.outbox import Outbox
 from routes.gateway.repeats import PATIENCE, Repeat
-from routes.gateway.sweep import Sweeper
-
-if TYPE_CHECKING:
-    from routes.gateway.standing import Standing
+from routes.gateway.request import Exchange, Request, Serving, bad
 
 MAX_URL = 8 << 10
 MAX_HEADERS = 32 << 10
@@ -56,50 +50,6 @@ IN_HOST = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:[
 METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
 
 logger = structlog.get_logger("routes.gateway")
-
-
-@dataclass(slots=True)
-class Request:
-    """``headers`` have names in lower case; a value may have blanks behind it. ``standing`` is what the
-    gateway concluded from the head alone."""
-
-    target: bytes
-    headers: dict[bytes, bytes]
-    method: bytes = b""
-    body: bytes = b""
-    http10: bool = False
-    keep: bool = True
-    fault: Fault | None = None
-    standing: Standing | None = None
-
-
-class Exchange(Protocol):
-    def begin(self) -> None: ...
-    def crashed(self, error: BaseException) -> None: ...
-    def caller_gone(self) -> None: ...
-    def caller_slow(self) -> None: ...
-    def caller_ready(self) -> None: ...
-    def caller_stuck(self) -> None: ...
-
-
-class Serving(Protocol):
-    """What a connection needs of the gateway."""
-
-    sweeper: Sweeper
-    outbox: Outbox
-    connections: set[ServerProtocol]
-    draining: bool
-    #: of all connections
-    body_bytes: int
-
-    def exchange(self, connection: ServerProtocol, request: Request) -> Exchange: ...
-    def refusal(self, connection: ServerProtocol, request: Request, fault: Fault) -> bytes: ...
-    def early(self, connection: ServerProtocol, request: Request) -> Fault | None:
-        """Whether the request is refused before its body is asked for."""
-
-
-def bad(message: str, code: str = "bad_request", status: int = 400) -> Fault:
-    return Fault(status, code, message)
 
 
 class ServerProtocol(asyncio.Protocol):
