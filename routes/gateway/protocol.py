@@ -16,7 +16,7 @@ import httptools
 import structlog
 
 from routes.gateway.faults import Fault
-from routes.gateway.repeats import PATIENCE, Repeat
+from routes.gateway.repeats import LONGEST, PATIENCE, Repeat
 from routes.gateway.request import Exchange, Request, Serving, bad
 
 MAX_URL = 8 << 10
@@ -56,6 +56,7 @@ class ServerProtocol(asyncio.Protocol):
     __slots__ = (
         "ahead",
         "ahead_bytes",
+        "alone",
         "app",
         "body",
         "body_began",
@@ -103,6 +104,8 @@ class ServerProtocol(asyncio.Protocol):
         self.repeat: Repeat | None = None
         self.repeated: Request | None = None
         self.fed: bytes | None = None
+        #: a repeated head whose body is still to come
+        self.alone = b""
         self.unlike = 0
         #: a request that asked for another protocol, on its way through the parser once more
         self.upgrading: Request | None = None
@@ -149,11 +152,23 @@ class ServerProtocol(asyncio.Protocol):
             return
         if self.current is not None:
             self.ahead_bytes += len(data)
-        elif self.request is None and not self.head_bytes:
+        elif self.request is None and (self.alone or not self.head_bytes):
+            if self.alone:
+                # clients that send head and body apart: they are looked at together
+                data, self.alone, self.head_bytes = self.alone + data, b"", 0
+            elif self.repeat is not None and self.repeat.is_alone(data) and not self.app.draining:
+                self.alone, self.head_bytes = data, len(data)
+                self.deadline = self.app.sweeper.now + HEAD_S
+                return
             if self._again(data):
                 return
             self.deadline = self.app.sweeper.now + HEAD_S
             self.fed = data
+        elif self.fed is not None:
+            self.fed = self.fed + data if len(data) <= UNKNOWN_BODY else None
+        self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
         if self.in_body:
             self.trickle += len(data)
             self.deadline = min(self.app.sweeper.now + BODY_IDLE_S, self.body_began + BODY_TOTAL_S)
@@ -172,7 +187,9 @@ class ServerProtocol(asyncio.Protocol):
                 self._refuse(_headers_too_large())
             elif self.in_body and self.trickle > (64 << 10) + 16 * self.body_bytes:
                 self._refuse(bad("The chunks of the body carry far more around them than within."))
-        self.fed = None
+        if self.fed is not None and (self.request is None or len(self.fed) > LONGEST or not self.in_body):
+            # what was fed is kept only as far as a head whose body is still to come
+            self.fed = None
         if self.current is not None and self.ahead_bytes > AHEAD:
             self._pause()
 
@@ -505,6 +522,10 @@ class ServerProtocol(asyncio.Protocol):
         elif self.lingering:
             self.transport.abort()
         elif self.request is not None or self.head_bytes:
+            if self.alone:
+                # who is refused is in its head
+                data, self.alone = self.alone, b""
+                self._parse(data)
             self._refuse(bad("The request took too long to arrive.", "request_timeout", 408))
         else:
             self.transport.close()
@@ -530,7 +551,8 @@ class ServerProtocol(asyncio.Protocol):
 
     def end_when_idle(self) -> None:
         """For a drain: a connection between two requests closes now, another after its answer."""
-        if self.current is None and self.request is None and not self.lingering and self.transport:
+        idle = self.current is None and self.request is None and not self.alone
+        if idle and not self.lingering and self.transport:
             self.app.outbox.flush()
             self.transport.close()
 

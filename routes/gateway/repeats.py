@@ -17,11 +17,12 @@ PATIENCE = 8
 class Repeat:
     """A head that was read whole, around the digits of its content-length."""
 
-    __slots__ = ("_after", "_before", "_digits", "_rest")
+    __slots__ = ("_after", "_before", "_digits", "_longest", "_rest")
 
     def __init__(self, before: bytes, after: bytes):
         self._before, self._after = before, after
         self._digits, self._rest = len(before), len(after)
+        self._longest = self._digits + 9 + self._rest
 
     @classmethod
     def of(cls, data: bytes, body: int) -> Repeat | None:
@@ -45,3 +46,11 @@ class Repeat:
         digits = data[start:end]
         body = data[end + self._rest :]
         return body if digits.isdigit() and int(digits) == len(body) else None
+
+    def is_alone(self, data: bytes) -> bool:
+        """Whether ``data`` is that head and nothing more, and a body is to follow."""
+        end = len(data) - self._rest
+        if len(data) > self._longest or not data.startswith(self._before) or not data.endswith(self._after):
+            return False
+        digits = data[self._digits : end]
+        return digits.isdigit() and int(digits) > 0

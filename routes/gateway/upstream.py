@@ -24,7 +24,7 @@ import structlog
 from routes.gateway import heads
 from routes.gateway.outbox import Outbox
 from routes.gateway.packed import Unpacked, unpacking
-from routes.gateway.repeats import Repeat
+from routes.gateway.repeats import LONGEST, Repeat
 from routes.gateway.sweep import Sweeper
 
 MAX_HEAD = 64 << 10
@@ -78,10 +78,12 @@ class _Garbled(Exception):
 
 class UpstreamConnection(asyncio.Protocol):
     __slots__ = (
+        "alone",
         "between",
         "closed",
         "complete",
         "failed",
+        "fed",
         "head",
         "head_bytes",
         "headers",
@@ -115,6 +117,8 @@ class UpstreamConnection(asyncio.Protocol):
         self.started = self.complete = self.interim = self.until_close = False
         #: between two chunks of an answer
         self.between = False
+        #: a repeated head whose body is still to come; what was fed of an answer that may be learned
+        self.alone = self.fed = b""
         #: why a callback of the parser stopped it (what the parser raises then names it only if
         #: nothing else is being handled)
         self.failed: _Garbled | None = None
@@ -158,8 +162,19 @@ class UpstreamConnection(asyncio.Protocol):
             if self.between:
                 if self._chunk(taker, data):
                     return
-            elif not self.started and self._again(taker, data):
-                return
+            elif self.alone or not self.started:
+                if self.alone:
+                    # servers that send head and body apart: they are looked at together
+                    data, self.alone = self.alone + data, b""
+                elif (repeat := self.origin.repeat) is not None and repeat.is_alone(data):
+                    self.alone = data
+                    self.started = taker.heard = True
+                    return
+                if self._again(taker, data):
+                    return
+                self.fed = data
+            elif self.fed:
+                self.fed = self.fed + data if len(data) <= BIG_BODY else b""
             self.started = taker.heard = True
             if not self.status:
                 self.head_bytes += len(data)
@@ -222,13 +237,16 @@ class UpstreamConnection(asyncio.Protocol):
             if self.packed is not None and not self.packed.whole:
                 self._broken(TORN)
                 return
-            if self.status == 200:
-                self._learn(data)
+            if self.status == 200 and self.fed:
+                self._learn(self.fed)
             self._release()
             taker.answer_end()
         elif not self.status and self.head_bytes > MAX_HEAD:
             self._broken("sent headers that are too large")
         else:
+            if len(self.fed) > LONGEST or b"content-length" not in self.headers:
+                # kept only as far as a head whose body is still to come
+                self.fed = b""
             taker.answer_some()
 
     def eof_received(self) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
+import socket
 import time
 
+from routes.gateway import protocol
 from routes.gateway.protocol import ServerProtocol
 from tests.support.gateway import Gateway, run
-from tests.support.upstream import Upstream, compact, delta, stream, whole
+from tests.support.upstream import Answer, Call, Upstream, chat, compact, delta, head, stream, whole
 
 PATH = "/v1/chat/completions"
 
@@ -156,5 +159,104 @@ def test_whole_chunks_pass_with_their_frame_and_others_are_read():
             assert "out of memory" in reply.body.decode()
             row = gateway.rows[-1]
             assert (row.error_layer, row.tokens_source) == ("engine", "estimated")
+
+    run(main())
+
+
+def apart(value: object = None) -> Answer:
+    """As uvicorn answers: the head in one write, the body in another."""
+
+    async def answer(call: Call) -> None:
+        body = compact(chat(call.json["model"]) if value is None else value)
+        call.writer.write(head(200, content_length=str(len(body))) + b"\r\n")
+        await call.writer.drain()
+        await asyncio.sleep(0.02)
+        call.writer.write(body)
+
+    return answer
+
+
+def test_head_and_body_may_come_apart_on_either_side(monkeypatch):
+    taken = counted(monkeypatch)
+
+    async def main():
+        async with Upstream(apart()) as engine, Gateway() as gateway:
+            gateway.add_route("qwen3-8b", engine.url)
+            async with gateway.client() as client:
+                for text in ("a", "bb", "c" * 900):
+                    raw = gateway.head_of(PATH, body(text))
+                    client.write(raw[: -len(body(text))])
+                    await asyncio.sleep(0.02)
+                    client.write(raw[-len(body(text)) :])
+                    assert (await client.reply()).status == 200
+            assert [call.json["messages"][0]["content"] for call in engine.calls] == ["a", "bb", "c" * 900]
+            assert len(taken) == 2
+            assert [row.prompt_tokens for row in gateway.rows] == [7, 7, 7]
+
+    run(main())
+
+
+def test_a_repeated_request_is_understood_however_it_is_split():
+    async def main():
+        async with Upstream() as engine, Gateway() as gateway:
+            gateway.add_route("qwen3-8b", engine.url)
+            raw = gateway.head_of(PATH, body("hi"))
+            async with gateway.client() as client:
+                transport = client.writer.transport
+                transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                for cut in range(1, len(raw)):
+                    client.write(raw[:cut])
+                    await asyncio.sleep(0.002)
+                    client.write(raw[cut:])
+                    assert (await client.reply()).status == 200
+            assert {call.body for call in engine.calls} == {body("hi")}
+            assert len(engine.calls) == len(gateway.rows) == len(raw) - 1
+
+    run(main())
+
+
+def test_a_repeated_head_whose_body_never_comes_is_its_keys(monkeypatch):
+    monkeypatch.setattr(protocol, "HEAD_S", 0.1)
+    monkeypatch.setattr(protocol, "BODY_IDLE_S", 0.1)
+
+    async def main():
+        async with Upstream() as engine, Gateway() as gateway:
+            gateway.add_route("qwen3-8b", engine.url)
+            raw = gateway.head_of(PATH, body("hi"))
+            async with gateway.client() as client:
+                client.write(raw)
+                assert (await client.reply()).status == 200
+                client.write(raw[: -len(body("hi"))])
+                reply = await client.reply()
+                assert (reply.status, reply.error["code"]) == (408, "request_timeout")
+            assert [(row.status, row.key_id) for row in gateway.rows] == [
+                (200, gateway.key.id),
+                (408, gateway.key.id),
+            ]
+            assert len(engine.calls) == 1
+
+    run(main())
+
+
+def test_an_engine_that_goes_behind_a_repeated_head_has_cut_its_answer():
+    async def goes(call: Call) -> None:
+        call.writer.write(head(200, content_length="241") + b"\r\n")
+        await call.writer.drain()
+        await asyncio.sleep(0.02)
+        call.writer.transport.abort()
+
+    async def main():
+        async with Upstream(apart()) as engine, Gateway() as gateway:
+            gateway.add_route("qwen3-8b", engine.url)
+            async with gateway.client() as client:
+                for _ in range(2):
+                    client.write(gateway.head_of(PATH, body("hi")))
+                    assert (await client.reply()).status == 200
+                engine.answer = goes
+                client.write(gateway.head_of(PATH, body("hi")))
+                reply = await client.reply()
+                assert (reply.status, reply.error["code"]) == (502, "upstream_cut")
+            # it had begun to answer: the request is not sent again
+            assert len(engine.calls) == 3
 
     run(main())

@@ -48,6 +48,13 @@ def test_anything_else_is_for_the_parser(data):
     assert learned().body_of(data) is None
 
 
+def test_a_head_alone_is_one_whose_body_is_to_come():
+    assert learned().is_alone(HEAD % 3)
+    assert learned().is_alone(HEAD % 12345)
+    for data in (HEAD % 0, HEAD % 3 + b"a", (HEAD % 3)[:-1], HEAD.replace(b"%d", b"3 "), b"", HEAD % 10**10):
+        assert not learned().is_alone(data)
+
+
 @pytest.mark.parametrize(
     ("data", "body"),
     [
