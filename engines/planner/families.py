@@ -5,12 +5,24 @@ Source: vLLM's model_executor/models/*.py and transformers' configuration classe
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from engines.planner.model import Traits
 
 _LLAMA = Traits()
 _GEMMA = Traits("gemma", norms=2, tied=True, fused_norm_copies=True)
+_GPT2 = Traits(
+    "gpt2",
+    gated=False,
+    norm_bias=True,
+    qkv_bias=True,
+    out_bias=True,
+    mlp_bias=True,
+    tied=True,
+    learned_positions=True,
+)
+_OPT = replace(_GPT2, family="opt")
 
 #: by the first entry of "architectures"
 TRAITS: dict[str, Traits] = {
@@ -60,36 +72,9 @@ TRAITS: dict[str, Traits] = {
     ),
     "StableLmForCausalLM": Traits(norm_bias=True),
     "FalconForCausalLM": Traits("falcon", gated=False, norms=1, norm_bias=True, tied=True),
-    "GPT2LMHeadModel": Traits(
-        "gpt2",
-        gated=False,
-        norm_bias=True,
-        qkv_bias=True,
-        out_bias=True,
-        mlp_bias=True,
-        tied=True,
-        learned_positions=True,
-    ),
-    "OPTForCausalLM": Traits(
-        "opt",
-        gated=False,
-        norm_bias=True,
-        qkv_bias=True,
-        out_bias=True,
-        mlp_bias=True,
-        tied=True,
-        learned_positions=True,
-    ),
-    "GPTBigCodeForCausalLM": Traits(
-        "gpt2",
-        gated=False,
-        norm_bias=True,
-        qkv_bias=True,
-        out_bias=True,
-        mlp_bias=True,
-        tied=True,
-        learned_positions=True,
-    ),
+    "GPT2LMHeadModel": _GPT2,
+    "OPTForCausalLM": _OPT,
+    "GPTBigCodeForCausalLM": _GPT2,
     "GPTNeoXForCausalLM": Traits(
         "neox", gated=False, norm_bias=True, qkv_bias=True, out_bias=True, mlp_bias=True
     ),

@@ -14,7 +14,7 @@ import orjson
 from routes.gateway.records import UsageRecord
 
 FLUSH_S = 0.2
-#: lines that are put together in one go, which costs half of doing each when its request ends
+#: lines that are put together in one go, which is cheaper than each when its request ends
 TOGETHER = 256
 #: a pipe takes so much at once without mixing it with what others write
 PIPE_BYTES = 4096

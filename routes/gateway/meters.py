@@ -29,7 +29,7 @@ OTHER = "other"
 #: upper bounds in seconds
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 SAMPLE_S = 1.0
-#: requests that are counted in one go, which costs half of counting each when it ends
+#: requests that are counted in one go, which is cheaper than each when it ends
 TOGETHER = 256
 #: doubles in a worker's file; the first takes what found no place
 _PLACES = 32_768
